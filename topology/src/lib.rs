@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a machine looks like, guest or host, and the bytes that say so.
+//!
+//! This crate is pure: no I/O, no clock, no globals, no `unsafe`. What it needs from the outside (CPUID values of the
+//! host, sysfs text) is handed in, so everything here is a function from values to values.
+
+pub mod id;
