@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a run leaves behind: its exit status and, with `--report FILE`, one JSON document.
+//!
+//! Last step of the flow: counters are turned into [`Report`] once, when the machine is gone. The invariant: keys are
+//! stable. They are documented in `docs/report.md`, described by `docs/report.schema.json`, and only ever added to.
+
+mod exit_status;
+mod run;
+mod target;
+
+pub use exit_status::ExitStatus;
+pub use run::{Exit, Guest, Host, KvmKind, Monitor, Report, SCHEMA, Seen, Start, VcpuReport, Workload};
+pub use target::{ReportError, ReportTarget};
+
+#[cfg(test)]
+mod schema_tests;

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The types and `docs/report.schema.json` say the same: what one has the other has, and what is optional in one is
+//! optional in the other.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+
+use serde_json::Value;
+
+use super::*;
+
+const SCHEMA_TEXT: &str = include_str!("../../../docs/report.schema.json");
+
+fn schema() -> Value {
+    serde_json::from_str(SCHEMA_TEXT).expect("the schema is JSON")
+}
+
+/// A report with every key.
+fn full() -> Report {
+    let exits = BTreeMap::from([("io".to_owned(), 12), ("halt".to_owned(), 3)]);
+    Report {
+        schema: SCHEMA,
+        exit: ExitStatus::PoweredOff.into(),
+        host: Host { kvm: KvmKind::Software, kernel: "6.12.0".to_owned(), cpus: 2 },
+        guest: Guest { cpus: 4, nodes: 2, memory_bytes: 512 << 20, seen: Some(Seen { cpus: 4, nodes: 2 }) },
+        start: Start { first_instruction_us: Some(1800), last_ap_us: Some(9000) },
+        monitor: Monitor { pss_bytes: 2 << 20 },
+        vcpus: vec![VcpuReport { index: 0, apic_id: 0, tid: 4711, exits }],
+        workload: Some(Workload { name: "spin".into(), seconds: 3.0, operations: 9, operations_per_s: 3.0 }),
+    }
+}
+
+/// A report with only the keys that every run has.
+fn least() -> Report {
+    let mut report = full();
+    report.guest.seen = None;
+    report.start = Start::default();
+    report.workload = None;
+    report
+}
+
+/// Every path of an object key in a document; list items are `[]`, and the free keys of `exits` are left out.
+fn paths(value: &Value, at: &str, found: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(map) if !at.ends_with(".exits") => map.iter().for_each(|(key, inside)| {
+            let path = format!("{at}.{key}");
+            paths(inside, &path, found);
+            found.insert(path);
+        }),
+        Value::Array(items) => items.iter().for_each(|item| paths(item, &format!("{at}[]"), found)),
+        _ => {}
+    }
+}
+
+/// The same paths as a schema declares them: all, or only the required ones whose parents are required too.
+fn declared(schema: &Value, at: &str, only_required: bool, found: &mut BTreeSet<String>) {
+    if let Some(items) = schema.get("items") {
+        declared(items, &format!("{at}[]"), only_required, found);
+    }
+    let required: Vec<&str> =
+        schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+    for (key, inside) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
+        if only_required && !required.contains(&key.as_str()) {
+            continue;
+        }
+        let path = format!("{at}.{key}");
+        declared(inside, &path, only_required, found);
+        found.insert(path);
+    }
+}
+
+fn keys_of(report: &Report) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    paths(&serde_json::to_value(report).expect("a report is JSON"), "", &mut found);
+    found
+}
+
+fn keys_declared(only_required: bool) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    declared(&schema(), "", only_required, &mut found);
+    found
+}
+
+#[test]
+fn the_schema_accepts_what_is_written() {
+    let validator = jsonschema::validator_for(&schema()).expect("the schema is a schema");
+    for report in [full(), least()] {
+        let document = serde_json::to_value(&report).expect("a report is JSON");
+        let complaints: Vec<String> = validator.iter_errors(&document).map(|error| error.to_string()).collect();
+        assert_eq!(complaints, Vec::<String>::new());
+    }
+}
+
+#[test]
+fn the_schema_refuses_what_is_never_written() {
+    let validator = jsonschema::validator_for(&schema()).expect("the schema is a schema");
+    let good = serde_json::to_value(full()).expect("a report is JSON");
+    for (pointer, wrong) in [
+        ("/schema", Value::from(2)),
+        ("/exit/status", Value::from(7)),
+        ("/host/kvm", Value::from("tcg")),
+        ("/guest/cpus", Value::from(0)),
+        ("/vcpus/0/tid", Value::from("4711")),
+        ("/vcpus/0/exits/io", Value::from(-1)),
+    ] {
+        let mut document = good.clone();
+        *document.pointer_mut(pointer).expect("the sample has the key") = wrong;
+        assert!(!validator.is_valid(&document), "{pointer}");
+    }
+}
+
+#[test]
+fn every_key_is_declared_and_every_declared_key_exists() {
+    assert_eq!(keys_of(&full()), keys_declared(false));
+}
+
+#[test]
+fn required_keys_are_the_ones_every_run_has() {
+    assert_eq!(keys_of(&least()), keys_declared(true));
+}
+
+#[test]
+fn every_status_is_in_the_schema() {
+    let codes: Vec<Value> = ExitStatus::ALL.iter().map(|status| Value::from(status.code())).collect();
+    assert_eq!(schema()["properties"]["exit"]["properties"]["status"]["enum"], Value::from(codes));
+}
+
+#[test]
+fn a_report_reads_back_as_it_was_written() {
+    for report in [full(), least()] {
+        let text = serde_json::to_string(&report).expect("a report is JSON");
+        assert_eq!(serde_json::from_str::<Report>(&text).expect("it reads back"), report);
+    }
+}
+
+/// A directory of its own for a test, removed when it goes out of scope.
+struct Scratch(std::path::PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("vmm-report-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).expect("a temporary directory");
+        Self(path)
+    }
+
+    fn entries(&self) -> Vec<String> {
+        let mut names: Vec<String> = fs::read_dir(&self.0)
+            .expect("the directory is there")
+            .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
+            .collect();
+        names.sort();
+        names
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn a_check_leaves_nothing_behind_and_a_write_leaves_one_file() {
+    let scratch = Scratch::new("write");
+    let path = scratch.0.join("run.json");
+    let target = ReportTarget::check(&path).expect("the directory is writable");
+    assert_eq!(scratch.entries(), Vec::<String>::new());
+    target.write(&full()).expect("it can be written");
+    assert_eq!(scratch.entries(), ["run.json"]);
+    let text = fs::read_to_string(&path).expect("the report is there");
+    assert_eq!(serde_json::from_str::<Report>(&text).expect("it is a report"), full());
+}
+
+#[test]
+fn an_older_report_is_replaced_through_its_symbolic_link() {
+    let scratch = Scratch::new("link");
+    let (real, link) = (scratch.0.join("real.json"), scratch.0.join("link.json"));
+    fs::write(&real, "old").expect("a file");
+    std::os::unix::fs::symlink(&real, &link).expect("a link");
+    ReportTarget::check(&link).expect("writable").write(&least()).expect("it can be written");
+    assert!(fs::symlink_metadata(&link).expect("the link is there").is_symlink());
+    assert!(fs::read_to_string(&real).expect("the file is there").contains("\"schema\": 1"));
+}
+
+#[test]
+fn paths_that_cannot_hold_a_report_are_refused_before_boot() {
+    let scratch = Scratch::new("refuse");
+    assert!(matches!(ReportTarget::check(&scratch.0), Err(ReportError::IsDirectory { .. })));
+    let nowhere = scratch.0.join("absent/run.json");
+    let error = ReportTarget::check(&nowhere).expect_err("no such directory");
+    assert!(matches!(error, ReportError::Directory { .. }));
+    let text = error.to_string();
+    assert!(text.contains("absent/run.json") && text.contains("No such file") && text.contains("--report"), "{text}");
+    assert!(matches!(ReportTarget::check(std::path::Path::new("")), Err(ReportError::Directory { .. })));
+}
+
+#[test]
+fn a_device_is_written_in_place() {
+    let target = ReportTarget::check(std::path::Path::new("/dev/null")).expect("it takes data");
+    target.write(&full()).expect("it takes data");
+    assert!(!fs::metadata("/dev/null").expect("it is still there").is_file());
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Where the report goes: checked before boot, written in one step at the end.
+//!
+//! The invariant: whoever looks at the path sees the old file, no file, or the whole new one. A run that fails, or is
+//! killed, leaves nothing behind.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use super::Report;
+
+/// Why a report cannot be written.
+#[derive(Debug, thiserror::Error)]
+pub enum ReportError {
+    /// The path names a directory.
+    #[error("report {}: is a directory; give --report the path of a file", .path.display())]
+    IsDirectory {
+        /// The path as given.
+        path: PathBuf,
+    },
+    /// No file can be made in the directory.
+    #[error("report {}: cannot create a file in {}: {source}; give --report a path in a directory you may write to", .path.display(), .directory.display())]
+    Directory {
+        /// The path as given.
+        path: PathBuf,
+        /// The directory that refused.
+        directory: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The file is there and cannot be written to.
+    #[error("report {}: the file exists and cannot be written: {source}; remove it or give --report another path", .path.display())]
+    Existing {
+        /// The path as given.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The report was lost at the end: the disk is full, or the directory is gone.
+    #[error("report {}: cannot write it: {source}; the run itself has ended", .path.display())]
+    Write {
+        /// The path as given.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// A path that could be written when it was checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReportTarget {
+    path: PathBuf,
+    /// What is really written: symbolic links are followed, so that they survive the rename.
+    file: PathBuf,
+    /// A pipe or a device is written in place; everything else is replaced by a rename.
+    in_place: bool,
+}
+
+impl ReportTarget {
+    /// Checks that a report can be written to `path`, by writing an empty file beside it and removing that.
+    ///
+    /// # Errors
+    /// The path is a directory, its directory takes no file, or the file that is there takes no data.
+    pub fn check(path: &Path) -> Result<Self, ReportError> {
+        let file = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let in_place = match fs::metadata(&file) {
+            Ok(found) if found.is_dir() => return Err(ReportError::IsDirectory { path: path.to_owned() }),
+            Ok(found) => {
+                if found.is_file() {
+                    OpenOptions::new()
+                        .write(true)
+                        .open(&file)
+                        .map_err(|source| ReportError::Existing { path: path.to_owned(), source })?;
+                }
+                !found.is_file()
+            }
+            Err(_) => false,
+        };
+        let target = Self { path: path.to_owned(), file, in_place };
+        if !in_place {
+            target.create_temporary().map(drop).map_err(|source| ReportError::Directory {
+                path: path.to_owned(),
+                directory: target.directory().to_owned(),
+                source,
+            })?;
+        }
+        Ok(target)
+    }
+
+    /// The path as it was given.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes the report as JSON that a person can read, with a newline at its end.
+    ///
+    /// # Errors
+    /// The file system refused; the path is then as it was before.
+    pub fn write(&self, report: &Report) -> Result<(), ReportError> {
+        self.try_write(report).map_err(|source| ReportError::Write { path: self.path.clone(), source })
+    }
+
+    fn try_write(&self, report: &Report) -> io::Result<()> {
+        if self.in_place {
+            return write_json(&OpenOptions::new().write(true).open(&self.file)?, report);
+        }
+        let temporary = self.create_temporary()?;
+        write_json(&temporary.file, report)?;
+        fs::rename(&temporary.path, &self.file)
+    }
+
+    fn directory(&self) -> &Path {
+        match self.file.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        }
+    }
+
+    fn create_temporary(&self) -> io::Result<Temporary> {
+        let name = self.file.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
+        let mut hidden = std::ffi::OsString::from(".");
+        hidden.push(name);
+        hidden.push(format!(".{}", std::process::id()));
+        let path = self.directory().join(hidden);
+        let file = OpenOptions::new().write(true).create_new(true).open(&path)?;
+        Ok(Temporary { path, file })
+    }
+}
+
+/// A file that is gone when it goes out of scope, unless it was renamed before.
+struct Temporary {
+    path: PathBuf,
+    file: File,
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        // After the rename there is nothing under this name, and that is what is wanted.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+fn write_json(file: &File, report: &Report) -> io::Result<()> {
+    let mut out = BufWriter::new(file);
+    serde_json::to_writer_pretty(&mut out, report)?;
+    out.write_all(b"\n")?;
+    out.flush()
+}
