@@ -4,4 +4,10 @@
 //! This crate is pure: no I/O, no clock, no globals, no `unsafe`. What it needs from the outside (CPUID values of the
 //! host, sysfs text) is handed in, so everything here is a function from values to values.
 
+mod error;
+
+pub mod apic;
+pub mod cache;
+pub mod cpu_set;
+pub mod guest;
 pub mod id;
