@@ -6,4 +6,5 @@
 //!
 //! Invariant: no I/O, no clock, no globals, no `unsafe`, no randomness; the same input gives the same decision.
 
+pub mod pause;
 pub mod time;
