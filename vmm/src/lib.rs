@@ -3,4 +3,5 @@
 //!
 //! Flags and files become a [`config::Machine`]; a run becomes a [`report::Report`].
 
+pub mod config;
 pub mod report;

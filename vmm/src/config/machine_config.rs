@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The one struct that flags and `--config FILE` fill.
+//!
+//! Its fields are the flags and the keys; their documentation is the text of `--help`. Nothing here is checked against
+//! anything else: that is [`MachineConfig::resolve`].
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::{ByteSize, CpusConfig, DistanceConfig, NumaEntry, SerialConfig, numa};
+
+/// A machine as it was asked for, with everything that was not said left open.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::Args)]
+#[serde(default, deny_unknown_fields)]
+#[command(next_help_heading = "Machine")]
+pub struct MachineConfig {
+    /// vCPUs and their shape [default: 1]
+    ///
+    /// A level that is left out is chosen so that the levels multiply up to N.
+    #[arg(long, value_name = "N[,sockets=..,dies=..,clusters=..,cores=..,threads=..]")]
+    #[serde(
+        serialize_with = "CpusConfig::serialize_shortest",
+        deserialize_with = "CpusConfig::deserialize_any_form",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub cpus: Option<CpusConfig>,
+
+    /// Memory: bytes, or with K, M, G or T [default: 512M, or the sum over the nodes]
+    #[arg(long, value_name = "SIZE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<ByteSize>,
+
+    /// NUMA nodes: a number of equal ones, or once for each node
+    ///
+    /// `--numa 4` splits vCPUs and memory evenly. `--numa cpus=[0-7],memory=1G` is one node; `cpus=[]` is a node with
+    /// memory alone.
+    #[arg(long, value_name = "N | cpus=[LIST],memory=SIZE")]
+    #[serde(with = "numa", skip_serializing_if = "Vec::is_empty")]
+    pub numa: Vec<NumaEntry>,
+
+    /// Distance from a node to another, one direction each; repeatable [default: 20 for all]
+    #[arg(long, value_name = "FROM:TO=DISTANCE")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub numa_distance: Vec<DistanceConfig>,
+
+    /// Kernel image, known by its content; without it the built-in probe guest runs
+    #[arg(long, value_name = "FILE", help_heading = "Boot")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<PathBuf>,
+
+    /// Initial RAM disk for the kernel
+    #[arg(long, value_name = "FILE", help_heading = "Boot")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub initrd: Option<PathBuf>,
+
+    /// Command line for the kernel
+    #[arg(long, value_name = "TEXT", help_heading = "Boot", allow_hyphen_values = true)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cmdline: Option<String>,
+
+    /// Workload of the probe guest and its parameters, as in "spin seconds=3" [default: idle]
+    #[arg(long, value_name = "WORKLOAD", help_heading = "Boot")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub probe: Option<String>,
+
+    /// Where the guest's serial port leads [default: stdio]
+    #[arg(long, value_name = "stdio | none | file=PATH", help_heading = "Output")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub serial: Option<SerialConfig>,
+
+    /// Write the run as JSON at its end (docs/report.md)
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub report: Option<PathBuf>,
+}
+
+impl MachineConfig {
+    /// Memory of a machine of which nothing is said.
+    pub const DEFAULT_MEMORY: ByteSize = ByteSize(512 << 20);
+    /// Workload of a probe guest of which nothing is said.
+    pub const DEFAULT_PROBE: &str = "idle";
+
+    /// This configuration, with what it leaves open taken from `below`. A list that is given replaces the other list.
+    #[must_use]
+    pub fn over(self, below: Self) -> Self {
+        let Self { cpus, memory, numa, numa_distance, kernel, initrd, cmdline, probe, serial, report } = self;
+        Self {
+            cpus: cpus.or(below.cpus),
+            memory: memory.or(below.memory),
+            numa: if numa.is_empty() { below.numa } else { numa },
+            numa_distance: if numa_distance.is_empty() { below.numa_distance } else { numa_distance },
+            kernel: kernel.or(below.kernel),
+            initrd: initrd.or(below.initrd),
+            cmdline: cmdline.or(below.cmdline),
+            probe: probe.or(below.probe),
+            serial: serial.or(below.serial),
+            report: report.or(below.report),
+        }
+    }
+
+    /// This configuration with the documented defaults put in: what a run really uses.
+    ///
+    /// Memory stays open where the nodes say theirs, for it is their sum.
+    #[must_use]
+    pub fn effective(self) -> Self {
+        let nodes_say = self.numa.iter().any(|entry| matches!(entry, NumaEntry::Node(node) if node.memory.is_some()));
+        let defaults = Self {
+            cpus: Some(CpusConfig::flat(1)),
+            memory: (!nodes_say).then_some(Self::DEFAULT_MEMORY),
+            probe: self.kernel.is_none().then(|| Self::DEFAULT_PROBE.to_owned()),
+            serial: Some(SerialConfig::Stdio),
+            ..Self::default()
+        };
+        self.over(defaults)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_above_wins_and_what_is_below_fills() {
+        let above = MachineConfig { cpus: Some(CpusConfig::flat(4)), ..MachineConfig::default() };
+        let below = MachineConfig {
+            cpus: Some(CpusConfig::flat(2)),
+            memory: Some(ByteSize(1 << 30)),
+            numa: vec![NumaEntry::Split(2)],
+            ..MachineConfig::default()
+        };
+        let both = above.over(below.clone());
+        assert_eq!(both, MachineConfig { cpus: Some(CpusConfig::flat(4)), ..below });
+    }
+
+    #[test]
+    fn defaults_are_the_documented_ones() {
+        let effective = MachineConfig::default().effective();
+        assert_eq!(effective.cpus, Some(CpusConfig::flat(1)));
+        assert_eq!(effective.memory, Some(ByteSize(512 << 20)));
+        assert_eq!(effective.probe.as_deref(), Some("idle"));
+        assert_eq!(effective.serial, Some(SerialConfig::Stdio));
+        assert_eq!(effective.clone().effective(), effective);
+    }
+
+    #[test]
+    fn a_kernel_has_no_workload_and_nodes_have_their_own_memory() {
+        let node = "cpus=[0],memory=1G".parse().expect("well-formed");
+        let asked = MachineConfig { kernel: Some("vmlinux".into()), numa: vec![node], ..MachineConfig::default() };
+        let effective = asked.effective();
+        assert_eq!((effective.probe, effective.memory), (None, None));
+    }
+}

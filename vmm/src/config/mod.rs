@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+//! From what the user wrote to a machine that can be built.
+//!
+//! First step of the flow: flags and `--config FILE` fill one struct, [`MachineConfig`], and [`MachineConfig::resolve`]
+//! turns it into a [`Machine`], which is plain, validated and complete. The invariants: a flag and a key of the file
+//! that mean the same have the same name (`--numa-distance` is `numa_distance`) and the same grammar, a flag wins over
+//! the file, and whatever `--print-config` prints is accepted back as the same configuration.
+
+mod cpus;
+mod distance;
+mod file;
+mod known_keys;
+mod machine_config;
+mod nearest;
+mod numa;
+mod serial;
+mod size;
+mod text;
+mod value_error;
+
+pub use cpus::CpusConfig;
+pub use distance::DistanceConfig;
+pub use file::{FileError, FileFormat, ParseError, PrintError, parse, print, read};
+pub use known_keys::UnknownKey;
+pub use machine_config::MachineConfig;
+pub use numa::{CpuList, NodeConfig, NumaEntry};
+pub use serial::SerialConfig;
+pub use size::ByteSize;
+pub use value_error::ValueError;
+
+#[cfg(test)]
+mod round_trip_tests;

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What is printed reads back: `parse(print(c)) == c` for any configuration, and no text makes the parser panic.
+
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use topology::id::NodeId;
+
+use super::*;
+
+fn cpus() -> impl Strategy<Value = CpusConfig> {
+    let level = || option::of(0u32..9);
+    (any::<u32>(), level(), level(), level(), level(), level()).prop_map(
+        |(count, sockets, dies, clusters, cores, threads)| CpusConfig {
+            count,
+            sockets,
+            dies,
+            clusters,
+            cores,
+            threads,
+        },
+    )
+}
+
+fn node() -> impl Strategy<Value = NumaEntry> {
+    (vec((any::<u32>(), 0u32..4), 0..4), option::of(any::<u64>())).prop_map(|(ranges, memory)| {
+        let text: Vec<String> =
+            ranges.iter().map(|(first, more)| format!("{first}-{}", first.saturating_add(*more))).collect();
+        NumaEntry::Node(NodeConfig { cpus: text.join(",").parse().unwrap_or_default(), memory: memory.map(ByteSize) })
+    })
+}
+
+fn numa() -> impl Strategy<Value = Vec<NumaEntry>> {
+    prop_oneof![vec(node(), 0..4), any::<u32>().prop_map(|nodes| vec![NumaEntry::Split(nodes)])]
+}
+
+fn distance() -> impl Strategy<Value = DistanceConfig> {
+    (any::<u32>(), any::<u32>(), any::<u8>()).prop_map(|(from, to, distance)| DistanceConfig {
+        from: NodeId(from),
+        to: NodeId(to),
+        distance,
+    })
+}
+
+fn serial() -> impl Strategy<Value = SerialConfig> {
+    prop_oneof![
+        Just(SerialConfig::Stdio),
+        Just(SerialConfig::None),
+        any::<String>().prop_filter("a path", |path| !path.is_empty()).prop_map(|path| SerialConfig::File(path.into())),
+    ]
+}
+
+fn config() -> impl Strategy<Value = MachineConfig> {
+    let text = || option::of(any::<String>());
+    let path = || option::of(any::<String>().prop_map(Into::into));
+    let machine = (option::of(cpus()), option::of(any::<u64>().prop_map(ByteSize)), numa(), vec(distance(), 0..4));
+    (machine, path(), path(), text(), text(), option::of(serial()), path()).prop_map(
+        |((cpus, memory, numa, numa_distance), kernel, initrd, cmdline, probe, serial, report)| MachineConfig {
+            cpus,
+            memory,
+            numa,
+            numa_distance,
+            kernel,
+            initrd,
+            cmdline,
+            probe,
+            serial,
+            report,
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn what_is_printed_as_toml_reads_back(config in config()) {
+        let text = print(&config, FileFormat::Toml).expect("all paths are UTF-8");
+        prop_assert_eq!(FileFormat::of(&text), FileFormat::Toml);
+        prop_assert_eq!(parse(&text), Ok(config), "{}", text);
+    }
+
+    #[test]
+    fn what_is_printed_as_json_reads_back(config in config()) {
+        let text = print(&config, FileFormat::Json).expect("all paths are UTF-8");
+        prop_assert_eq!(FileFormat::of(&text), FileFormat::Json);
+        prop_assert_eq!(parse(&text), Ok(config), "{}", text);
+    }
+
+    #[test]
+    fn effective_is_reached_in_one_step(config in config()) {
+        let once = config.effective();
+        prop_assert_eq!(once.clone().effective(), once);
+    }
+
+    #[test]
+    fn flags_print_as_they_are_written(cpus in cpus(), node in node(), distance in distance(), serial in serial()) {
+        prop_assert_eq!(cpus.to_string().parse(), Ok(cpus));
+        prop_assert_eq!(node.to_string().parse(), Ok(node));
+        prop_assert_eq!(distance.to_string().parse(), Ok(distance));
+        prop_assert_eq!(serial.to_string().parse(), Ok(serial));
+    }
+
+    #[test]
+    fn any_text_is_borne(text in ".*") {
+        let _ = parse(&text);
+        let _ = parse(&format!("{{{text}"));
+        let _ = text.parse::<CpusConfig>();
+        let _ = text.parse::<DistanceConfig>();
+        let _ = text.parse::<SerialConfig>();
+    }
+
+    #[test]
+    fn any_value_of_a_key_is_borne(key in "cpus|memory|numa|numa_distance|kernel|serial", value in "[-0-9\\[\\]{}\"a-z=,:. ]*") {
+        let _ = parse(&format!("{key} = {value}\n"));
+        let _ = parse(&format!("{{\"{key}\": {value}}}"));
+    }
+}

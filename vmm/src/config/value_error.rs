@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What can be wrong with one value of a flag or key, before anything is known of the rest of the configuration.
+
+/// Why a value was refused. The message does not name the flag: whoever knows it puts it in front.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ValueError {
+    /// A key of a `key=value` list that does not exist.
+    #[error("unknown key `{key}`{}; known keys are {known}", did_you_mean(.nearest.as_deref()))]
+    UnknownKey {
+        /// The key as written.
+        key: String,
+        /// The known key nearest to it, if one is near.
+        nearest: Option<String>,
+        /// All known keys, separated by commas.
+        known: String,
+    },
+    /// A key given twice, where the second would silently win.
+    #[error("key `{key}` is given twice; give it once")]
+    RepeatedKey {
+        /// The key.
+        key: String,
+    },
+    /// A word without `=` where a `key=value` is expected.
+    #[error("`{word}` is not of the form key=value; known keys are {known}")]
+    NotKeyValue {
+        /// The word.
+        word: String,
+        /// All known keys, separated by commas.
+        known: String,
+    },
+    /// The first word must be a number and is not.
+    #[error("`{value}` is not a whole number from {min} to {max}")]
+    Number {
+        /// What was written.
+        value: String,
+        /// Least accepted number.
+        min: u32,
+        /// Greatest accepted number.
+        max: u32,
+    },
+    /// Not a size.
+    #[error("`{value}` is not a size; write bytes, or a whole number with K, M, G or T (powers of 1024), as in 512M")]
+    Size {
+        /// What was written.
+        value: String,
+    },
+    /// A size of 2^64 bytes or more.
+    #[error("`{value}` does not fit 64 bits of bytes; the greatest size is {}T", u64::MAX >> 40)]
+    SizeOverflow {
+        /// What was written.
+        value: String,
+    },
+    /// Brackets that do not match.
+    #[error("brackets in `{value}` do not match; a list is written [0-3,8]")]
+    Brackets {
+        /// What was written.
+        value: String,
+    },
+    /// Not a list of numbers.
+    #[error("`{item}` is not a CPU or a range of CPUs; a list is written [0-3,8], and [] is the empty one")]
+    CpuRange {
+        /// The item of the list.
+        item: String,
+    },
+    /// A list that names a number twice.
+    #[error("CPU {cpu} is in the list twice; name it once")]
+    RepeatedCpu {
+        /// The CPU.
+        cpu: u32,
+    },
+    /// Not a distance.
+    #[error("`{value}` is not a distance; write FROM:TO=DISTANCE, as in 0:1=21")]
+    Distance {
+        /// What was written.
+        value: String,
+    },
+    /// Not a place for the serial port.
+    #[error("`{value}` is no place for the serial port; write stdio, none or file=PATH")]
+    Serial {
+        /// What was written.
+        value: String,
+    },
+}
+
+fn did_you_mean(nearest: Option<&str>) -> String {
+    nearest.map_or_else(String::new, |nearest| format!(", did you mean `{nearest}`?"))
+}
