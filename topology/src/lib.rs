@@ -11,3 +11,4 @@ pub mod cache;
 pub mod cpu_set;
 pub mod guest;
 pub mod id;
+pub mod memory_map;
