@@ -137,12 +137,13 @@ impl MemoryMap {
         let reserved = merged(reserved.to_vec());
         let usable = merged(self.ram.iter().map(|ram| ram.start..ram.end()).collect());
         let mut regions: Vec<Region> = Vec::new();
-        for mut free in usable {
-            for hole in reserved.iter().filter(|hole| hole.start < free.end && hole.end > free.start) {
-                regions.push(Region { start: free.start, end: hole.start, kind: RegionKind::Usable });
-                free.start = hole.end;
+        for ram in usable {
+            let mut start = ram.start;
+            for hole in reserved.iter().filter(|hole| hole.start < ram.end && hole.end > ram.start) {
+                regions.push(Region { start, end: hole.start, kind: RegionKind::Usable });
+                start = hole.end;
             }
-            regions.push(Region { start: free.start, end: free.end, kind: RegionKind::Usable });
+            regions.push(Region { start, end: ram.end, kind: RegionKind::Usable });
         }
         regions.extend(reserved.iter().map(|r| Region { start: r.start, end: r.end, kind: RegionKind::Reserved }));
         regions.retain(|region| region.start < region.end);
@@ -238,8 +239,11 @@ mod tests {
     #[test]
     fn a_kernels_map_has_the_classic_hole() {
         let map = MemoryMap::new(&machine(&[GIB, 3 * GIB]), &SPACE).unwrap();
-        let bytes: Vec<(u64, u64, RegionKind)> =
-            map.regions(&[0x9_FC00..0x10_0000]).iter().map(|r| (r.start, r.end, r.kind)).collect();
+        let bytes: Vec<(u64, u64, RegionKind)> = map
+            .regions(std::slice::from_ref(&(0x9_FC00..0x10_0000)))
+            .iter()
+            .map(|r| (r.start, r.end, r.kind))
+            .collect();
         let (usable, reserved) = (RegionKind::Usable, RegionKind::Reserved);
         let want = [
             (0, 0x9_FC00, usable),
