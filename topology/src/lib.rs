@@ -10,5 +10,6 @@ pub mod apic;
 pub mod cache;
 pub mod cpu_set;
 pub mod guest;
+pub mod host;
 pub mod id;
 pub mod memory_map;
