@@ -6,6 +6,7 @@
 
 mod error;
 
+pub mod acpi;
 pub mod apic;
 pub mod cache;
 pub mod cpu_set;
