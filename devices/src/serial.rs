@@ -12,19 +12,14 @@
 //! arrives; and when asked ([`Serial::flush`], for which [`SerialEvents::output_waiting`] says when to set a timer).
 
 mod transmit;
+mod uart;
 
-use std::cell::Cell;
-use std::collections::VecDeque;
-use std::convert::Infallible;
 use std::io::{self, Read, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use vm_superio::Trigger;
-use vm_superio::serial::NoEvents;
-
 use crate::bus::ByteRegisters;
 use crate::interrupt::Interrupt;
-use transmit::Transmit;
+use uart::Uart;
 
 /// Receiver buffer (read) and transmitter holding register (write); with DLAB set the divisor latch, low byte.
 pub const RBR_THR: u64 = 0;
@@ -43,29 +38,6 @@ pub const REGISTERS: u64 = 8;
 
 /// Depth of the receiver FIFO of the model in bytes. The part has 16; a driver reads until the LSR says empty.
 pub const FIFO_BYTES: usize = 64;
-
-/// IER bit 0, ERBFI: interrupt when received data is available.
-const IER_ERBFI: u8 = 1 << 0;
-/// IER bit 1, ETBEI: interrupt when the transmitter holding register is empty.
-const IER_ETBEI: u8 = 1 << 1;
-/// IIR bits 7:6: the FIFOs are on.
-const IIR_FIFOS: u8 = 0b11 << 6;
-/// IIR bit 0 set: no interrupt pending.
-const IIR_NONE: u8 = 0b0001;
-/// IIR bits 3:0: transmitter holding register empty, third priority.
-const IIR_THRE: u8 = 0b0010;
-/// IIR bits 3:0: received data available, second priority.
-const IIR_RDA: u8 = 0b0100;
-/// LCR bit 7, DLAB: the first two registers are the divisor latch.
-const LCR_DLAB: u8 = 1 << 7;
-/// LSR bit 0, DR: the receiver has data.
-const LSR_DR: u8 = 1 << 0;
-/// LSR bit 5, THRE, and bit 6, TEMT: the transmitter takes another byte, and has sent all it had.
-const LSR_THRE_TEMT: u8 = 0b11 << 5;
-
-/// LSR reads in a row after which the driver is taken to wait for something else than the transmitter. Linux reads it
-/// at most twice between two bytes.
-const POLLS_OF_A_WAITING_DRIVER: u8 = 3;
 
 /// What a serial port tells its owner. Called with the port locked: take note, do not call back into the port.
 pub trait SerialEvents: Send + Sync {
@@ -133,23 +105,6 @@ pub struct SerialCounters {
     pub interrupts_failed: u64,
 }
 
-/// The interrupt line as the register model wants it: cannot fail, for a failure is counted.
-struct Line<I> {
-    interrupt: I,
-    failed: Cell<u64>,
-}
-
-impl<I: Interrupt> Trigger for Line<I> {
-    type E = Infallible;
-
-    fn trigger(&self) -> Result<(), Infallible> {
-        if self.interrupt.raise().is_err() {
-            self.failed.set(self.failed.get() + 1);
-        }
-        Ok(())
-    }
-}
-
 /// A serial port. `W` is the output; a write to it may block the vCPU that sends, which is back-pressure.
 pub struct Serial<I: Interrupt, W: Write + Send, E: SerialEvents> {
     uart: Mutex<Uart<I, W, E>>,
@@ -158,29 +113,14 @@ pub struct Serial<I: Interrupt, W: Write + Send, E: SerialEvents> {
 impl<I: Interrupt, W: Write + Send, E: SerialEvents> Serial<I, W, E> {
     /// A port in its state after reset.
     pub fn new(interrupt: I, output: W, events: E) -> Self {
-        let line = Line { interrupt, failed: Cell::new(0) };
-        let model = vm_superio::Serial::new(line, Transmit::new(output));
-        let uart = Uart {
-            model,
-            events,
-            ier: 0,
-            thre_held: false,
-            polls: 0,
-            backlog: VecDeque::new(),
-            full: false,
-            fed_bytes: 0,
-        };
-        Self { uart: Mutex::new(uart) }
+        Self { uart: Mutex::new(Uart::new(interrupt, output, events)) }
     }
 
     /// Hands the output what waits.
     pub fn flush(&self) -> Flushed {
         let mut uart = self.lock();
         uart.flush();
-        match uart.model.writer().waiting() {
-            0 => Flushed::Done,
-            _ => Flushed::Waiting,
-        }
+        if uart.waiting() == 0 { Flushed::Done } else { Flushed::Waiting }
     }
 
     /// Bytes that [`Serial::feed`] would take now.
@@ -197,7 +137,7 @@ impl<I: Interrupt, W: Write + Send, E: SerialEvents> Serial<I, W, E> {
         self.lock().feed(input)
     }
 
-    /// Reads from `source` what there is room for. For one feeder: with two, bytes read at the same time could be lost.
+    /// Reads from `source` what there is room for.
     ///
     /// # Errors
     /// What reading reports, but for "interrupted" and "would block", which are [`Fed::Nothing`].
@@ -210,7 +150,12 @@ impl<I: Interrupt, W: Write + Send, E: SerialEvents> Serial<I, W, E> {
         }
         match source.read(&mut bytes[..room]) {
             Ok(0) => Ok(Fed::End),
-            Ok(count) => Ok(Fed::Bytes(self.lock().feed(&bytes[..count.min(room)]))),
+            Ok(count) => {
+                let count = count.min(room);
+                // All of it, for it cannot be given back: the guest may have used the room in the meantime.
+                self.lock().accept(&bytes[..count]);
+                Ok(Fed::Bytes(count))
+            }
             Err(error) if matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock) => {
                 Ok(Fed::Nothing)
             }
@@ -221,15 +166,7 @@ impl<I: Interrupt, W: Write + Send, E: SerialEvents> Serial<I, W, E> {
     /// What the port has done so far.
     #[must_use]
     pub fn counters(&self) -> SerialCounters {
-        let uart = self.lock();
-        let transmit = uart.model.writer();
-        SerialCounters {
-            written_bytes: transmit.written_bytes,
-            dropped_bytes: transmit.dropped_bytes,
-            waiting_bytes: transmit.waiting() as u64,
-            fed_bytes: uart.fed_bytes,
-            interrupts_failed: uart.model.interrupt_evt().failed.get(),
-        }
+        self.lock().counters()
     }
 
     fn lock(&self) -> MutexGuard<'_, Uart<I, W, E>> {
@@ -255,163 +192,6 @@ impl<I: Interrupt, W: Write + Send, E: SerialEvents> ByteRegisters for Serial<I,
             uart.write(offset, *value);
         }
         uart.flush();
-    }
-}
-
-/// The port's state, behind its lock.
-struct Uart<I: Interrupt, W: Write, E> {
-    model: vm_superio::Serial<Line<I>, NoEvents, Transmit<W>>,
-    events: E,
-    /// The IER, which the model hides behind DLAB.
-    ier: u8,
-    /// A "transmitter empty" that the IIR has not shown yet, because received data goes first.
-    thre_held: bool,
-    /// LSR reads since the last byte sent.
-    polls: u8,
-    /// Input taken that the FIFO has no room for: the guest's own loopback bytes may have come between.
-    backlog: VecDeque<u8>,
-    /// Whether the feeder was sent away and waits for room.
-    full: bool,
-    fed_bytes: u64,
-}
-
-impl<I: Interrupt, W: Write, E: SerialEvents> Uart<I, W, E> {
-    fn read(&mut self, offset: u64) -> u8 {
-        match offset {
-            IIR_FCR => self.identify_interrupt(),
-            LSR => self.line_status(),
-            RBR_THR => {
-                let byte = self.model_read(RBR_THR);
-                self.flush();
-                self.refill();
-                byte
-            }
-            _ => self.model_read(offset),
-        }
-    }
-
-    /// One register write, without deciding whether output is due.
-    fn write(&mut self, offset: u64, value: u8) {
-        let latched = self.model_read(LCR) & LCR_DLAB != 0;
-        match offset {
-            IER if !latched => self.ier = value,
-            RBR_THR if !latched => {
-                self.polls = 0;
-                if self.model.writer().busy() {
-                    // The driver ignores the LSR; give the output a last chance.
-                    self.flush();
-                }
-            }
-            _ => {}
-        }
-        let offset = u8::try_from(offset).unwrap_or(u8::MAX);
-        // Cannot fail: the line and the transmit queue count what goes wrong instead.
-        let _infallible = self.model.write(offset, value);
-    }
-
-    /// Decides, after a single byte was written to `offset`, whether output is due.
-    fn after_byte(&mut self, offset: u64) {
-        match offset {
-            RBR_THR if self.model.writer().complete() => self.flush(),
-            RBR_THR if self.model.writer().waiting() == 1 => self.events.output_waiting(),
-            IER => self.flush(),
-            // Leaving loopback opens the way to the FIFO again.
-            MCR => self.refill(),
-            _ => {}
-        }
-    }
-
-    fn flush(&mut self) {
-        let was_busy = self.model.writer().busy();
-        if let Err(error) = self.model.writer_mut().flush() {
-            self.events.output_failed(&error);
-        }
-        if self.model.writer().waiting() > 0 {
-            self.events.output_waiting();
-        }
-        if was_busy && !self.model.writer().busy() {
-            self.transmitter_empty_again();
-        }
-    }
-
-    /// A driver that stopped for a busy transmitter continues at the next THRE interrupt.
-    fn transmitter_empty_again(&mut self) {
-        self.thre_held = true;
-        if self.ier & IER_ETBEI != 0 {
-            let Ok(()) = self.model.interrupt_evt().trigger();
-        }
-    }
-
-    /// IIR: the pending interrupt of the highest priority. Reading clears "transmitter empty" only when it is shown
-    /// (data sheet, table "Interrupt Control Functions"); the model would show both at once, as another interrupt.
-    fn identify_interrupt(&mut self) -> u8 {
-        let pending = self.model_read(IIR_FCR);
-        self.thre_held |= pending & (IIR_THRE | IIR_NONE) == IIR_THRE;
-        let received = self.ier & IER_ERBFI != 0 && self.model_read(LSR) & LSR_DR != 0;
-        let emptied = self.ier & IER_ETBEI != 0 && self.thre_held && !self.model.writer().busy();
-        let shown = match (received, emptied) {
-            (true, _) => IIR_RDA,
-            (false, true) => {
-                self.thre_held = false;
-                IIR_THRE
-            }
-            (false, false) => IIR_NONE,
-        };
-        IIR_FIFOS | shown
-    }
-
-    /// LSR, with the transmitter busy while the queue is full.
-    fn line_status(&mut self) -> u8 {
-        self.polls = self.polls.saturating_add(1);
-        if self.polls >= POLLS_OF_A_WAITING_DRIVER || self.model.writer().busy() {
-            self.flush();
-        }
-        let status = self.model_read(LSR);
-        if self.model.writer().busy() { status & !LSR_THRE_TEMT } else { status }
-    }
-
-    fn model_read(&mut self, offset: u64) -> u8 {
-        self.model.read(u8::try_from(offset).unwrap_or(u8::MAX))
-    }
-
-    fn input_room(&self) -> usize {
-        if self.backlog.is_empty() { self.model.fifo_capacity() } else { 0 }
-    }
-
-    fn input_room_or_wait(&mut self) -> usize {
-        let room = self.input_room();
-        self.full |= room == 0;
-        room
-    }
-
-    fn feed(&mut self, input: &[u8]) -> usize {
-        // An answer to a prompt: the prompt comes first.
-        self.flush();
-        let taken = input.len().min(self.input_room());
-        self.full |= taken < input.len();
-        self.backlog.extend(&input[..taken]);
-        self.fed_bytes += taken as u64;
-        self.fill_fifo();
-        taken
-    }
-
-    /// Moves waiting input to the FIFO, then tells a feeder who was sent away. Half a FIFO is worth a call; a guest
-    /// that has more than that unread is not waiting for input.
-    fn refill(&mut self) {
-        self.fill_fifo();
-        if self.full && self.input_room() >= FIFO_BYTES / 2 {
-            self.full = false;
-            self.events.input_room();
-        }
-    }
-
-    fn fill_fifo(&mut self) {
-        if self.backlog.is_empty() {
-            return;
-        }
-        // Nothing is taken in loopback mode or when the FIFO is full, and then it all stays in the backlog.
-        let taken = self.model.enqueue_raw_bytes(self.backlog.make_contiguous()).unwrap_or(0);
-        self.backlog.drain(..taken);
     }
 }
 

@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use super::uart::{IER_ERBFI, IER_ETBEI, IIR_NONE, IIR_RDA, IIR_THRE, LCR_DLAB, LSR_DR, LSR_THRE_TEMT};
 use super::*;
 use crate::bus::{Device, Width};
 use crate::interrupt::Edges;
@@ -326,6 +327,24 @@ fn input_during_loopback_arrives_after_it() {
     assert_eq!(bench.receive(), "typed");
     assert_eq!(bench.notes.room.load(Ordering::Relaxed), 1);
     assert_eq!(bench.terminal.calls(), 0, "loopback bytes do not leave the part");
+}
+
+#[test]
+fn input_read_while_the_guest_takes_the_room_is_not_lost() {
+    /// Between the look at the room and the bytes, the guest fills the FIFO through loopback.
+    struct Late<'a>(&'a Bench);
+    impl Read for Late<'_> {
+        fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+            self.0.port.write_register(MCR, 1 << 4);
+            self.0.send(&"l".repeat(FIFO_BYTES));
+            self.0.port.write_register(MCR, 0);
+            bytes.fill(b'i');
+            Ok(bytes.len())
+        }
+    }
+    let bench = Bench::new(Mood::Ready);
+    assert_eq!(bench.port.feed_from(&mut Late(&bench)).unwrap(), Fed::Bytes(FIFO_BYTES));
+    assert_eq!(bench.receive(), "l".repeat(FIFO_BYTES) + &"i".repeat(FIFO_BYTES));
 }
 
 #[test]
