@@ -42,7 +42,7 @@ impl FileFormat {
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     /// The file cannot be read.
-    #[error("configuration {}: cannot read it: {source}; give --config the path of a readable TOML or JSON file", .path.display())]
+    #[error("--config {}: cannot read it: {source}; give the path of a readable TOML or JSON file", .path.display())]
     Read {
         /// The path as given.
         path: PathBuf,
@@ -50,13 +50,13 @@ pub enum FileError {
         source: io::Error,
     },
     /// The file is too long to be one of ours.
-    #[error("configuration {}: longer than {MAX_BYTES} bytes; is it the right file?", .path.display())]
+    #[error("--config {}: longer than {MAX_BYTES} bytes; is it the right file?", .path.display())]
     TooLong {
         /// The path as given.
         path: PathBuf,
     },
     /// The content is wrong.
-    #[error("configuration {}: {source}", .path.display())]
+    #[error("--config {}: {source}", .path.display())]
     Content {
         /// The path as given.
         path: PathBuf,
@@ -177,9 +177,9 @@ mod tests {
     #[test]
     fn toml_and_json_say_the_same() {
         let toml = "cpus = { count = 4, threads = 2 }\nmemory = \"1G\"\nnuma_distance = [\"0:1=21\"]\n\
-                    [[numa]]\ncpus = \"0-1\"\n[[numa]]\ncpus = [2, 3]\n";
+                    [[numa]]\ncpus = \"0-1\"\n[[numa]]\ncpus = \"2-3\"\n";
         let json = r#" {"cpus": {"count": 4, "threads": 2}, "memory": 1073741824, "numa_distance": ["0:1=21"],
-                        "numa": [{"cpus": [0, 1]}, {"cpus": "[2-3]"}]}"#;
+                        "numa": [{"cpus": "0,1"}, {"cpus": "2-3"}]}"#;
         let config = parse(toml).expect("well-formed");
         assert_eq!(parse(json), Ok(config.clone()));
         assert_eq!(config.cpus, Some(CpusConfig { threads: Some(2), ..CpusConfig::flat(4) }));
@@ -231,7 +231,7 @@ mod tests {
         assert!(complaint("{\"cpus\": 4,\n\"cpus\": 5}").starts_with("line 2: duplicate field"));
         assert!(complaint("{\"cpus\": 4").starts_with("line 1: EOF"));
         assert!(complaint("cpus").starts_with("line 1: "));
-        assert!(complaint("[[numa]]\ncpus = \"0-\"\n").starts_with("line 2: `0-` is not a CPU"));
+        assert!(complaint("[[numa]]\ncpus = \"0-\"\n").starts_with("line 2: `0-` in a CPU list"));
         assert!(complaint("[cpus]\ncores = 4\n").contains("missing field `count`"));
     }
 

@@ -39,7 +39,9 @@ pub struct MachineConfig {
     #[serde(with = "numa", skip_serializing_if = "Vec::is_empty")]
     pub numa: Vec<NumaEntry>,
 
-    /// Distance from a node to another, one direction each; repeatable [default: 20 for all]
+    /// Distance from a node to another; repeatable [default: 20 for all]
+    ///
+    /// A direction that is not given is the same as the other. 10 is local, 254 the greatest.
     #[arg(long, value_name = "FROM:TO=DISTANCE")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub numa_distance: Vec<DistanceConfig>,

@@ -6,13 +6,17 @@
 //! that mean the same have the same name (`--numa-distance` is `numa_distance`) and the same grammar, a flag wins over
 //! the file, and whatever `--print-config` prints is accepted back as the same configuration.
 
+pub mod cli;
 mod cpus;
 mod distance;
+mod error;
 mod file;
 mod known_keys;
+mod machine;
 mod machine_config;
 mod nearest;
 mod numa;
+mod resolve;
 mod serial;
 mod size;
 mod text;
@@ -20,10 +24,12 @@ mod value_error;
 
 pub use cpus::CpusConfig;
 pub use distance::DistanceConfig;
+pub use error::ConfigError;
 pub use file::{FileError, FileFormat, ParseError, PrintError, parse, print, read};
 pub use known_keys::UnknownKey;
+pub use machine::{Boot, Machine};
 pub use machine_config::MachineConfig;
-pub use numa::{CpuList, NodeConfig, NumaEntry};
+pub use numa::{NodeConfig, NumaEntry};
 pub use serial::SerialConfig;
 pub use size::ByteSize;
 pub use value_error::ValueError;

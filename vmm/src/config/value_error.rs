@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What can be wrong with one value of a flag or key, before anything is known of the rest of the configuration.
 
+use topology::cpu_set::CpuSetError;
+
 /// Why a value was refused. The message does not name the flag: whoever knows it puts it in front.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ValueError {
@@ -56,18 +58,9 @@ pub enum ValueError {
         /// What was written.
         value: String,
     },
-    /// Not a list of numbers.
-    #[error("`{item}` is not a CPU or a range of CPUs; a list is written [0-3,8], and [] is the empty one")]
-    CpuRange {
-        /// The item of the list.
-        item: String,
-    },
-    /// A list that names a number twice.
-    #[error("CPU {cpu} is in the list twice; name it once")]
-    RepeatedCpu {
-        /// The CPU.
-        cpu: u32,
-    },
+    /// Not a list of CPUs.
+    #[error(transparent)]
+    CpuList(#[from] CpuSetError),
     /// Not a distance.
     #[error("`{value}` is not a distance; write FROM:TO=DISTANCE, as in 0:1=21")]
     Distance {

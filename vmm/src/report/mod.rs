@@ -10,6 +10,7 @@ mod target;
 
 pub use exit_status::ExitStatus;
 pub use run::{Exit, Guest, Host, KvmKind, Monitor, Report, SCHEMA, Seen, Start, VcpuReport, Workload};
+pub(crate) use target::check_output;
 pub use target::{ReportError, ReportTarget};
 
 #[cfg(test)]

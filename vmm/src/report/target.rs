@@ -10,18 +10,29 @@ use std::path::{Path, PathBuf};
 
 use super::Report;
 
-/// Why a report cannot be written.
+/// The flag a report's path comes from.
+const FLAG: &str = "--report";
+
+/// Why a report, or another file a flag names, cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
     /// The path names a directory.
-    #[error("report {}: is a directory; give --report the path of a file", .path.display())]
+    #[error("{flag} {}: is a directory; give the path of a file", .path.display())]
     IsDirectory {
+        /// The flag that names it.
+        flag: &'static str,
         /// The path as given.
         path: PathBuf,
     },
     /// No file can be made in the directory.
-    #[error("report {}: cannot create a file in {}: {source}; give --report a path in a directory you may write to", .path.display(), .directory.display())]
+    #[error(
+        "{flag} {}: cannot create a file in {}: {source}; give a path in a directory you may write to",
+        .path.display(),
+        .directory.display()
+    )]
     Directory {
+        /// The flag that names it.
+        flag: &'static str,
         /// The path as given.
         path: PathBuf,
         /// The directory that refused.
@@ -30,16 +41,23 @@ pub enum ReportError {
         source: io::Error,
     },
     /// The file is there and cannot be written to.
-    #[error("report {}: the file exists and cannot be written: {source}; remove it or give --report another path", .path.display())]
+    #[error(
+        "{flag} {}: the file exists and cannot be written: {source}; remove it or give another path",
+        .path.display()
+    )]
     Existing {
+        /// The flag that names it.
+        flag: &'static str,
         /// The path as given.
         path: PathBuf,
         /// What the system said.
         source: io::Error,
     },
     /// The report was lost at the end: the disk is full, or the directory is gone.
-    #[error("report {}: cannot write it: {source}; the run itself has ended", .path.display())]
+    #[error("{flag} {}: cannot write it: {source}; the run itself has ended", .path.display())]
     Write {
+        /// The flag that names it.
+        flag: &'static str,
         /// The path as given.
         path: PathBuf,
         /// What the system said.
@@ -63,29 +81,7 @@ impl ReportTarget {
     /// # Errors
     /// The path is a directory, its directory takes no file, or the file that is there takes no data.
     pub fn check(path: &Path) -> Result<Self, ReportError> {
-        let file = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        let in_place = match fs::metadata(&file) {
-            Ok(found) if found.is_dir() => return Err(ReportError::IsDirectory { path: path.to_owned() }),
-            Ok(found) => {
-                if found.is_file() {
-                    OpenOptions::new()
-                        .write(true)
-                        .open(&file)
-                        .map_err(|source| ReportError::Existing { path: path.to_owned(), source })?;
-                }
-                !found.is_file()
-            }
-            Err(_) => false,
-        };
-        let target = Self { path: path.to_owned(), file, in_place };
-        if !in_place {
-            target.create_temporary().map(drop).map_err(|source| ReportError::Directory {
-                path: path.to_owned(),
-                directory: target.directory().to_owned(),
-                source,
-            })?;
-        }
-        Ok(target)
+        check_output(FLAG, path)
     }
 
     /// The path as it was given.
@@ -99,7 +95,7 @@ impl ReportTarget {
     /// # Errors
     /// The file system refused; the path is then as it was before.
     pub fn write(&self, report: &Report) -> Result<(), ReportError> {
-        self.try_write(report).map_err(|source| ReportError::Write { path: self.path.clone(), source })
+        self.try_write(report).map_err(|source| ReportError::Write { flag: FLAG, path: self.path.clone(), source })
     }
 
     fn try_write(&self, report: &Report) -> io::Result<()> {
@@ -127,6 +123,39 @@ impl ReportTarget {
         let file = OpenOptions::new().write(true).create_new(true).open(&path)?;
         Ok(Temporary { path, file })
     }
+}
+
+/// Checks that a file can be written to `path`, which the flag `flag` names, by writing an empty file beside it and
+/// removing that. The file at `path` is left as it is.
+///
+/// # Errors
+/// The path is a directory, its directory takes no file, or the file that is there takes no data.
+pub(crate) fn check_output(flag: &'static str, path: &Path) -> Result<ReportTarget, ReportError> {
+    let file = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let in_place = match fs::metadata(&file) {
+        Ok(found) if found.is_dir() => return Err(ReportError::IsDirectory { flag, path: path.to_owned() }),
+        Ok(found) => {
+            if found.is_file() {
+                OpenOptions::new().write(true).open(&file).map_err(|source| ReportError::Existing {
+                    flag,
+                    path: path.to_owned(),
+                    source,
+                })?;
+            }
+            !found.is_file()
+        }
+        Err(_) => false,
+    };
+    let target = ReportTarget { path: path.to_owned(), file, in_place };
+    if !in_place {
+        target.create_temporary().map(drop).map_err(|source| ReportError::Directory {
+            flag,
+            path: path.to_owned(),
+            directory: target.directory().to_owned(),
+            source,
+        })?;
+    }
+    Ok(target)
 }
 
 /// A file that is gone when it goes out of scope, unless it was renamed before.

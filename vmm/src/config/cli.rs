@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The command line.
+//!
+//! Turns arguments, and the configuration file they name, into one [`Invocation`]. The invariant: it prints nothing and
+//! ends nothing; texts and errors are handed to `main`, which owns the streams and the exit status.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use super::{FileError, FileFormat, MachineConfig, file};
+
+/// What the user wants done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Invocation {
+    /// Run a machine, unless `check` or `print_config` ask for less.
+    Run {
+        /// The machine asked for: flags over file over defaults.
+        config: Box<MachineConfig>,
+        /// Only validate: resolve the configuration and stop.
+        check: bool,
+        /// Only print the configuration, in this format; after the check if both are asked for.
+        print_config: Option<FileFormat>,
+    },
+    /// Print what this host offers.
+    Host {
+        /// As JSON instead of text.
+        json: bool,
+    },
+    /// Print the topology a machine would have.
+    Topology {
+        /// The machine asked for.
+        config: Box<MachineConfig>,
+        /// How to print it.
+        format: TopologyFormat,
+    },
+}
+
+/// How `vmm topology` prints.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum TopologyFormat {
+    /// A row for each vCPU, then the distances.
+    #[default]
+    Table,
+    /// A document for programs.
+    Json,
+    /// A drawing of what contains what.
+    Tree,
+}
+
+/// Why there is no [`Invocation`].
+#[derive(Debug, thiserror::Error)]
+pub enum CliError {
+    /// Help or version was asked for, or the arguments are wrong; [`clap::Error::exit_code`] tells which.
+    #[error(transparent)]
+    Arguments(#[from] clap::Error),
+    /// The file that `--config` names is wrong.
+    #[error(transparent)]
+    File(#[from] FileError),
+}
+
+#[derive(Parser)]
+#[command(
+    name = "vmm",
+    version,
+    about = "A KVM virtual-machine monitor that knows when its vCPUs spin",
+    after_help = "Exit status: 0 guest powered off, 1 monitor error, 2 usage, 32 guest reset, 33 guest crash \
+                  (triple fault), 34 guest panic.",
+    args_conflicts_with_subcommands = true,
+    disable_help_subcommand = true
+)]
+struct Cli {
+    #[command(flatten)]
+    machine: MachineArgs,
+    /// Validate everything that can be known before boot, and stop: status 0 or 2
+    #[arg(long, help_heading = "Configuration")]
+    check: bool,
+    /// Print the configuration with the defaults put in, and stop; --config reads it back
+    #[arg(
+        long,
+        value_enum,
+        value_name = "FORMAT",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "toml",
+        help_heading = "Configuration"
+    )]
+    print_config: Option<FileFormat>,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Args)]
+struct MachineArgs {
+    #[command(flatten)]
+    flags: MachineConfig,
+    /// Read keys named as the flags from a TOML or JSON file; flags win over it
+    #[arg(long, value_name = "FILE", help_heading = "Configuration")]
+    config: Option<PathBuf>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Print what this host offers to guests, and what to do about what is missing
+    Host {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print the topology a machine would have
+    Topology {
+        #[command(flatten)]
+        machine: Box<MachineArgs>,
+        /// How to print it
+        #[arg(long, value_enum, default_value_t, value_name = "FORMAT", help_heading = "Output")]
+        format: TopologyFormat,
+    },
+}
+
+impl MachineArgs {
+    fn into_config(self) -> Result<Box<MachineConfig>, FileError> {
+        let below = self.config.as_deref().map_or_else(|| Ok(MachineConfig::default()), file::read)?;
+        Ok(Box::new(self.flags.over(below).effective()))
+    }
+}
+
+/// Reads the command line, its first word being the name of the program.
+///
+/// # Errors
+/// Wrong arguments, a wrong file, or a wish for help: see [`CliError`].
+pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Invocation, CliError> {
+    let Cli { machine, check, print_config, command } = Cli::try_parse_from(args)?;
+    Ok(match command {
+        None => Invocation::Run { config: machine.into_config()?, check, print_config },
+        Some(Command::Host { json }) => Invocation::Host { json },
+        Some(Command::Topology { machine, format }) => Invocation::Topology { config: machine.into_config()?, format },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+    use clap::error::ErrorKind;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::config::{ByteSize, CpusConfig, NumaEntry};
+
+    fn read(line: &[&str]) -> Result<Invocation, CliError> {
+        parse(std::iter::once("vmm").chain(line.iter().copied()).map(OsString::from))
+    }
+
+    fn machine(line: &[&str]) -> MachineConfig {
+        match read(line).expect("well-formed") {
+            Invocation::Run { config, .. } | Invocation::Topology { config, .. } => *config,
+            Invocation::Host { .. } => MachineConfig::default(),
+        }
+    }
+
+    fn complaint(line: &[&str]) -> (ErrorKind, String) {
+        match read(line).expect_err("wrong") {
+            CliError::Arguments(error) => (error.kind(), error.to_string()),
+            CliError::File(error) => (ErrorKind::Io, error.to_string()),
+        }
+    }
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_headline_command_is_read() {
+        let config = machine(&["--cpus", "32", "--numa", "4"]);
+        assert_eq!(config.cpus, Some(CpusConfig::flat(32)));
+        assert_eq!(config.numa, [NumaEntry::Split(4)]);
+        assert_eq!(config.memory, Some(ByteSize(512 << 20)));
+    }
+
+    #[test]
+    fn nodes_and_distances_repeat() {
+        let config = machine(&[
+            "--cpus=4,threads=2",
+            "--numa=cpus=[0-3],memory=1G",
+            "--numa=cpus=[],memory=1G",
+            "--numa-distance=0:1=21",
+            "--numa-distance=1:0=31",
+        ]);
+        assert_eq!((config.numa.len(), config.numa_distance.len()), (2, 2));
+    }
+
+    #[test]
+    fn subcommands_take_the_machine_flags_they_need() {
+        assert_eq!(read(&["host", "--json"]).expect("well-formed"), Invocation::Host { json: true });
+        let Invocation::Topology { config, format } =
+            read(&["topology", "--cpus", "8", "--format", "tree"]).expect("well-formed")
+        else {
+            unreachable!("the command is topology");
+        };
+        assert_eq!((config.cpus, format), (Some(CpusConfig::flat(8)), TopologyFormat::Tree));
+        assert_eq!(complaint(&["--cpus", "8", "host"]).0, ErrorKind::ArgumentConflict);
+    }
+
+    #[test]
+    fn print_config_takes_a_format_or_none() {
+        for (flag, format) in [("--print-config", FileFormat::Toml), ("--print-config=json", FileFormat::Json)] {
+            let Ok(Invocation::Run { print_config, .. }) = read(&[flag]) else { unreachable!("a bare run") };
+            assert_eq!(print_config, Some(format));
+        }
+    }
+
+    #[test]
+    fn mistakes_name_the_flag_the_value_and_the_next_step() {
+        for (line, parts) in [
+            (&["--cpu", "4"][..], &["--cpu", "--cpus"][..]),
+            (&["--cpus", "many"], &["many", "--cpus", "not a whole number"]),
+            (&["--cpus", "4,core=2"], &["--cpus", "did you mean `cores`?"]),
+            (&["--memory", "1X"], &["1X", "--memory", "512M"]),
+            (&["--numa-distance", "0=1"], &["--numa-distance", "0:1=21"]),
+            (&["--serial", "tty"], &["--serial", "file=PATH"]),
+            (&["--cpus", "1", "--cpus", "2"], &["--cpus", "multiple times"]),
+            (&["machine"], &["machine"]),
+            (&["--config", "/absent.toml"], &["/absent.toml", "No such file"]),
+        ] {
+            let (_, text) = complaint(line);
+            parts.iter().for_each(|part| assert!(text.contains(part), "{text} should say {part}"));
+        }
+    }
+
+    #[test]
+    fn help_and_version_are_no_errors_of_the_user() {
+        assert_eq!(complaint(&["--help"]).0, ErrorKind::DisplayHelp);
+        let (kind, text) = complaint(&["--version"]);
+        assert_eq!(
+            (kind, text),
+            (ErrorKind::DisplayVersion, concat!("vmm ", env!("CARGO_PKG_VERSION"), "\n").to_owned())
+        );
+    }
+
+    #[test]
+    fn flags_win_over_the_file() {
+        let path = std::env::temp_dir().join(format!("vmm-cli-{}.toml", std::process::id()));
+        std::fs::write(&path, "cpus = 2\nmemory = \"1G\"\n").expect("a file");
+        let config = machine(&["--cpus", "4", "--config", &path.display().to_string()]);
+        std::fs::remove_file(&path).expect("it was there");
+        assert_eq!((config.cpus, config.memory), (Some(CpusConfig::flat(4)), Some(ByteSize(1 << 30))));
+    }
+
+    proptest! {
+        #[test]
+        fn any_arguments_are_borne(
+            line in proptest::collection::vec("(--cpus|--numa|--serial|--numa-distance|-|--|=)?.{0,9}", 0..4),
+        ) {
+            let line: Vec<&str> = line.iter().map(String::as_str).collect();
+            let _ = read(&line);
+        }
+    }
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Why a configuration, though well-formed, is no machine.
+
+use std::io;
+use std::path::PathBuf;
+
+use topology::guest::TopologyError;
+
+use super::ByteSize;
+use crate::report::ReportError;
+
+/// Why a configuration cannot be made into a machine. Nothing was started and nothing was written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// CPUs, nodes or distances do not make a machine.
+    #[error(transparent)]
+    Topology(#[from] TopologyError),
+    /// Memory that does not come in whole pages.
+    #[error("memory {bytes}: is not a whole number of {page}-byte pages; the nearest below is {below}")]
+    MemoryNotPages {
+        /// What was asked for, in bytes.
+        bytes: u64,
+        /// Size of a page in bytes.
+        page: u64,
+        /// The whole pages in it.
+        below: ByteSize,
+    },
+    /// More memory than an x86 machine can have.
+    #[error("memory {memory}: is more than x86 can address ({most}); ask for less")]
+    TooMuchMemory {
+        /// What was asked for.
+        memory: ByteSize,
+        /// The most there can be.
+        most: ByteSize,
+    },
+    /// `--memory` and the nodes disagree.
+    #[error("memory {memory}: the nodes have {nodes} together; make the two equal or leave --memory out")]
+    MemoryIsNotTheSum {
+        /// What was asked for.
+        memory: ByteSize,
+        /// The sum over the nodes.
+        nodes: ByteSize,
+    },
+    /// Memory said for some nodes and not for others.
+    #[error("numa: node {node} says no memory and others do; give memory= for each node, or for none to split evenly")]
+    NodeMemoryMissing {
+        /// The first node without.
+        node: usize,
+    },
+    /// A number of equal nodes beside another `--numa`.
+    #[error("numa {nodes}: a number of equal nodes stands alone; drop it, or the other --numa")]
+    SplitIsNotAlone {
+        /// The number.
+        nodes: u32,
+    },
+    /// A key that only means something with, or without, a kernel.
+    #[error("{flag} {value:?}: {why}; {remedy}")]
+    KernelMismatch {
+        /// The flag.
+        flag: &'static str,
+        /// Its value.
+        value: String,
+        /// What it does not go with.
+        why: &'static str,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// A character that a command line cannot carry.
+    #[error("{flag} {value:?}: holds the control character {character:?}; remove it")]
+    ControlCharacter {
+        /// The flag.
+        flag: &'static str,
+        /// Its value.
+        value: String,
+        /// The first such character.
+        character: char,
+    },
+    /// A file that cannot be opened.
+    #[error("{flag} {}: cannot open it: {source}; give the path of a readable file", .path.display())]
+    Unreadable {
+        /// The flag that names it.
+        flag: &'static str,
+        /// The path as given.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A directory, device, pipe or socket.
+    #[error("{flag} {}: is {kind}, not a regular file; give the path of a file", .path.display())]
+    NotAFile {
+        /// The flag that names it.
+        flag: &'static str,
+        /// The path as given.
+        path: PathBuf,
+        /// What it is instead.
+        kind: &'static str,
+    },
+    /// A file without content.
+    #[error("{flag} {}: is empty; was it copied or built to its end?", .path.display())]
+    EmptyFile {
+        /// The flag that names it.
+        flag: &'static str,
+        /// The path as given.
+        path: PathBuf,
+    },
+    /// A file that shall be written and cannot be.
+    #[error(transparent)]
+    Output(#[from] ReportError),
+}
