@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The caches of a machine: how large, and shared by whom.
 //!
-//! Sizes come from the host's CPUID (`cpuid::host_caches`) so that software which tunes itself to a cache
+//! Sizes come from the host's CPUID ([`crate::cpuid::host_caches`]) so that software which tunes itself to a cache
 //! tunes to the real one, or from [`default_caches`]. Sharing never comes from the host: it follows the guest's shape.
 //! Invariant: every CPU has the same caches.
 
@@ -85,7 +85,7 @@ impl CacheSpec {
         format!("L{}{}", self.level, self.kind.suffix())
     }
 
-    fn check(&self) -> Result<(), TopologyError> {
+    pub(crate) fn check(&self) -> Result<(), TopologyError> {
         if !(1..=3).contains(&self.level) {
             return Err(TopologyError::CacheLevel { level: self.level, kind: self.kind.name() });
         }

@@ -5,11 +5,14 @@
 //! host, sysfs text) is handed in, so everything here is a function from values to values.
 
 mod error;
+#[cfg(test)]
+mod generate;
 
 pub mod acpi;
 pub mod apic;
 pub mod cache;
 pub mod cpu_set;
+pub mod cpuid;
 pub mod guest;
 pub mod host;
 pub mod id;
