@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The files of the workspace, and how each must open.
+//!
+//! Invariant: every source file is looked at, wherever it lies, but for what a build leaves behind.
+
+use std::path::{Path, PathBuf};
+
+/// Production code of a file that one reader can hold; more becomes two files.
+pub(crate) const MOST_PRODUCTION_LINES: usize = 400;
+
+/// Ends of the names of files that are source.
+const SOURCES: [&str; 8] = [".rs", ".c", ".h", ".S", ".s", ".ld", ".sh", ".py"];
+
+/// A script may start with its interpreter.
+const LICENCE_WITHIN_LINES: usize = 2;
+
+const LICENCE: &str = "SPDX-License-Identifier: Apache-2.0";
+
+/// The root of the workspace.
+pub(crate) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_path_buf()
+}
+
+/// Every source file below `root`, relative to it, in order.
+pub(crate) fn sources(root: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    collect(root, "", &mut found);
+    found.sort();
+    found
+}
+
+/// The sources of the package in `room` that end up in the program.
+pub(crate) fn production_sources(root: &Path, room: &str) -> Vec<String> {
+    let directory = format!("{room}/src/");
+    let in_room = |path: &String| path.starts_with(&directory) && path.ends_with(".rs") && !is_test(path);
+    sources(root).into_iter().filter(in_room).collect()
+}
+
+/// Whether the file holds tests and nothing else.
+pub(crate) fn is_test(path: &str) -> bool {
+    path.ends_with("tests.rs") || path.split('/').any(|part| part == "tests" || part == "benches")
+}
+
+/// What the file's first lines lack, if anything.
+pub(crate) fn missing_header(path: &str, text: &str) -> Option<String> {
+    let rust = path.ends_with(".rs");
+    let within = if rust { 1 } else { LICENCE_WITHIN_LINES };
+    if !text.lines().take(within).any(|line| line.contains(LICENCE)) {
+        return Some(format!("does not open with `{LICENCE}`"));
+    }
+    let documented = text.lines().nth(1).is_some_and(|line| line.starts_with("//! "));
+    (rust && !documented).then(|| "no `//!` line below the licence says what it is for".into())
+}
+
+fn collect(root: &Path, directory: &str, found: &mut Vec<String>) {
+    for entry in std::fs::read_dir(root.join(directory)).unwrap() {
+        let entry = entry.unwrap();
+        let name = entry.file_name().into_string().unwrap();
+        let path = if directory.is_empty() { name.clone() } else { format!("{directory}/{name}") };
+        let kind = entry.file_type().unwrap();
+        if kind.is_dir() && name != "target" && !name.starts_with('.') {
+            collect(root, &path, found);
+        } else if kind.is_file() && SOURCES.iter().any(|end| name.ends_with(end)) {
+            found.push(path);
+        }
+    }
+}
+
+#[test]
+fn a_missing_header_is_seen() {
+    let good = "// SPDX-License-Identifier: Apache-2.0\n//! Does it.\n";
+    assert_eq!(missing_header("a.rs", good), None);
+    assert_eq!(missing_header("a.sh", "#!/bin/sh\n# SPDX-License-Identifier: Apache-2.0\n"), None);
+    for bad in ["", "//! Does it.\n", "\n// SPDX-License-Identifier: Apache-2.0\n//! Late.\n"] {
+        assert!(missing_header("a.rs", bad).unwrap().contains("SPDX"), "{bad:?}");
+    }
+    let silent = "// SPDX-License-Identifier: Apache-2.0\nfn main() {}\n";
+    assert!(missing_header("a.rs", silent).unwrap().contains("//!"));
+}
+
+#[test]
+fn tests_are_told_from_production() {
+    for path in ["a/src/tests.rs", "a/src/b_tests.rs", "a/src/b/tests/c.rs", "a/tests/b.rs", "a/benches/b.rs"] {
+        assert!(is_test(path), "{path}");
+    }
+    assert!(!is_test("a/src/test_bench.rs"));
+}
