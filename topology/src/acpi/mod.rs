@@ -6,6 +6,13 @@
 //! revision. [`decode`] is the way back. Invariant: what [`decode`] reads from the bytes is the topology they were made
 //! of, and the only pointers are RSDP → XSDT → tables and FADT → DSDT.
 
+pub mod decode;
+
+#[cfg(test)]
+pub(crate) mod fixture;
+#[cfg(test)]
+mod tests;
+
 mod dsdt;
 mod fadt;
 mod hmat;

@@ -25,7 +25,6 @@ pub(crate) fn close(signature: [u8; 4], revision: u8, body: &[u8]) -> Vec<u8> {
 }
 
 /// The sum of all bytes modulo 256: zero for a table that is intact (ACPI 6.3 section 5.2.6, Checksum).
-#[cfg(test)]
 pub(crate) fn sum(bytes: &[u8]) -> u8 {
     bytes.iter().fold(0, |sum, byte| sum.wrapping_add(*byte))
 }
