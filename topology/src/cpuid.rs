@@ -11,6 +11,7 @@
 
 mod cache_parameters;
 mod decode;
+mod dump;
 mod leaf_1;
 mod leaf_4;
 mod leaf_8000_0001;
@@ -25,6 +26,7 @@ use crate::id::VcpuIndex;
 
 pub use cache_parameters::host_caches;
 pub use decode::{DecodeError, DecodedCache, DecodedCpu, DecodedTopology, decode};
+pub use dump::{DumpError, parse_dump, write_dump};
 
 /// One CPUID leaf or subleaf, as `struct kvm_cpuid_entry2` has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

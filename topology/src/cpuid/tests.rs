@@ -17,40 +17,14 @@ fn subleaf(function: u32, index: u32, registers: [u32; 4]) -> CpuidEntry {
     CpuidEntry { index, indexed: true, ..entry(function, registers) }
 }
 
-/// A host of two threads with a shape of its own, as `KVM_GET_SUPPORTED_CPUID` gives it.
+/// A host of a Xeon's features, with a shape and caches of its own.
 fn intel_host() -> Vec<CpuidEntry> {
-    vec![
-        entry(0, [0x16, 0x756E_6547, 0x6C65_746E, 0x4965_6E69]),
-        entry(1, [0x0005_0654, 0x0102_0800, 0x77FA_3203, 0x178B_FBFF]),
-        subleaf(4, 0, [0x0400_0121, 0x01C0_003F, 0x3F, 0]),
-        subleaf(4, 1, [0x0400_0122, 0x01C0_003F, 0x3F, 0]),
-        subleaf(4, 2, [0x0400_0143, 0x03C0_003F, 0x3FF, 0]),
-        subleaf(4, 3, [0x0400_4163, 0x0280_003F, 0x7FFF, 4]),
-        subleaf(7, 0, [0, 0xD19F_47AB, 0x8, 0xBC00_0400]),
-        subleaf(0xB, 0, [1, 2, 0x100, 1]),
-        subleaf(0xB, 1, [5, 2, 0x201, 1]),
-        entry(0x8000_0000, [0x8000_0008, 0, 0, 0]),
-        entry(0x8000_0008, [0x3030, 0, 0, 0]),
-    ]
+    parse_dump(include_str!("../../tests/hosts/intel.txt")).unwrap().remove(0)
 }
 
+/// A host of a Zen 3's features, with a shape and caches of its own.
 fn amd_host() -> Vec<CpuidEntry> {
-    vec![
-        entry(0, [0x10, 0x6874_7541, 0x444D_4163, 0x6974_6E65]),
-        entry(1, [0x00A2_0F10, 0x0702_0800, 0x7ED8_320B, 0x178B_FBFF]),
-        subleaf(0xB, 0, [1, 2, 0x100, 7]),
-        subleaf(0xB, 1, [4, 16, 0x201, 7]),
-        entry(0x8000_0000, [0x8000_0028, 0x6874_7541, 0x444D_4163, 0x6974_6E65]),
-        entry(0x8000_0001, [0x00A2_0F10, 0x2000_0000, 0x0040_0003, 0x2FD3_FBFF]),
-        entry(0x8000_0006, [0x4800_6400, 0x6800_6400, 0x0200_6140, 0x0100_9140]),
-        entry(0x8000_0008, [0x3030, 0, 0x400F, 0]),
-        subleaf(0x8000_001D, 0, [0x0000_4121, 0x01C0_003F, 0x3F, 0]),
-        subleaf(0x8000_001D, 1, [0x0000_4122, 0x01C0_003F, 0x3F, 0]),
-        subleaf(0x8000_001D, 2, [0x0000_4143, 0x01C0_003F, 0x3FF, 2]),
-        subleaf(0x8000_001D, 3, [0x0003_C163, 0x03C0_003F, 0x7FFF, 1]),
-        entry(0x8000_001E, [7, 0x103, 0, 0]),
-        subleaf(0x8000_0026, 0, [1, 2, 0x100, 7]),
-    ]
+    parse_dump(include_str!("../../tests/hosts/amd.txt")).unwrap().remove(0)
 }
 
 fn machine(cpus: u32, nodes: u32, counts: [u32; 5]) -> GuestTopology {
