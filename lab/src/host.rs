@@ -1,0 +1,415 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The lab as a value: a host is described, a script is run on it, what it did comes back.
+//!
+//! Place in the flow: tests and `vmm lab` start here; shape, soundness, packages, archive, emulator and watchdog meet only
+//! here. Invariant: everything about the request is checked before anything is fetched or started.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+use thiserror::Error;
+
+use crate::child::Guard;
+use crate::initramfs::{self, GivenFile, InitramfsError, Task};
+use crate::packages::{DebianKernel, Flavour, Series, Store};
+use crate::qemu::{self, Emulator, Machine, PortFiles, Ports};
+use crate::results::{self, Results, ResultsError};
+use crate::session::{self, End, Outcome, Stream};
+use crate::shape::{Distance, HostShape, NumaLayout, ShapeError};
+use crate::soundness::{self, Threading, Unsound};
+use crate::unavailable::LabUnavailable;
+use crate::watchdog::{Limits, Verdict};
+
+const MEMORY_DEFAULT_MIB: u32 = 3072;
+const DEADLINE_DEFAULT: Duration = Duration::from_secs(300);
+/// One processor is up in 4 to 8 s on a quiet machine; eight on two busy real ones take far longer.
+const BOOT_LIMIT: Duration = Duration::from_secs(120);
+const SILENCE_LIMIT: Duration = Duration::from_secs(60);
+/// How much of the console an error quotes.
+const CONSOLE_TAIL_BYTES: usize = 4000;
+
+/// Why a run gave no result.
+#[derive(Debug, Error)]
+pub enum LabError {
+    /// This machine cannot have a lab now; a test reports itself as ignored.
+    #[error(transparent)]
+    Unavailable(#[from] LabUnavailable),
+    /// The setting is known to break the lab host.
+    #[error("refused as unsound: {0}")]
+    Unsound(#[from] Unsound),
+    /// The host asked for cannot be built.
+    #[error(transparent)]
+    Shape(#[from] ShapeError),
+    /// A file cannot be put into the lab.
+    #[error(transparent)]
+    Initramfs(#[from] InitramfsError),
+    /// A program that needs a dynamic linker, of which the lab has none.
+    #[error("{path} is dynamically linked, the lab host has no libraries; link it statically")]
+    NotStatic {
+        /// The program.
+        path: PathBuf,
+    },
+    /// What runs inside did not end in time, although the lab host was alive.
+    #[error(
+        "the script did not end within {seconds} s, the lab host was alive; give a longer deadline or look at its console:\n{console}"
+    )]
+    Deadline {
+        /// The deadline.
+        seconds: u64,
+        /// End of the console.
+        console: String,
+    },
+    /// The lab host itself hung or died, on every attempt that is allowed.
+    #[error(
+        "the lab host failed on attempt {attempts}: {why}; this is not the script's fault; its console ends:\n{console}"
+    )]
+    LabHostFailed {
+        /// Attempts made.
+        attempts: u32,
+        /// How it failed.
+        why: String,
+        /// End of the console.
+        console: String,
+    },
+    /// The lab host ended normally, but its results are damaged.
+    #[error(transparent)]
+    Results(#[from] ResultsError),
+    /// This machine refused an operation.
+    #[error("{what}: {source}; the lab needs a writable directory for temporary files and may start processes")]
+    System {
+        /// What was attempted.
+        what: &'static str,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+/// What a run left behind.
+#[derive(Debug)]
+pub struct LabResult {
+    /// Exit status of the script.
+    pub status: u8,
+    /// Kernel messages and the script's standard error, without carriage returns.
+    pub console: String,
+    /// The script's standard output, byte for byte.
+    pub output: Vec<u8>,
+    /// What the script left in `/results`, by name.
+    pub files: BTreeMap<String, Vec<u8>>,
+    /// How often the lab host was started, 1 or 2.
+    pub attempts: u32,
+    /// How many of these ended because the lab host hung (its heartbeat stopped).
+    pub lab_host_hung: u32,
+    /// How many of these ended because the lab host died by itself.
+    pub lab_host_died: u32,
+    /// From the start of the emulator to the script's start, last attempt.
+    pub ready_after: Duration,
+    /// From the start of the emulator to its end, last attempt.
+    pub took: Duration,
+    /// Version of the emulator.
+    pub qemu: String,
+    /// `uname -r` of the lab host.
+    pub kernel: String,
+}
+
+type Sink<'a> = Box<dyn FnMut(Stream, &[u8]) + 'a>;
+
+/// An emulated host, described. Nothing happens before [`Lab::run`].
+pub struct Lab<'a> {
+    host: String,
+    nodes: Option<u32>,
+    distances: Vec<Distance>,
+    memory_mib: u32,
+    pause_filter: bool,
+    threading: Option<Threading>,
+    programs: Vec<PathBuf>,
+    files: Vec<GivenFile>,
+    deadline: Duration,
+    sink: Sink<'a>,
+}
+
+impl Default for Lab<'_> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<'a> Lab<'a> {
+    /// The sound setting: one processor, one node, 3 GiB, no pause filter, 300 s.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            host: "1".to_owned(),
+            nodes: None,
+            distances: Vec::new(),
+            memory_mib: MEMORY_DEFAULT_MIB,
+            pause_filter: false,
+            threading: None,
+            programs: Vec::new(),
+            files: Vec::new(),
+            deadline: DEADLINE_DEFAULT,
+            sink: Box::new(|_, _| ()),
+        }
+    }
+
+    /// Processors of the host: `N`, `SOCKETSxCORESxTHREADS` or `SOCKETSxDIESxCORESxTHREADS` ([`HostShape`]).
+    #[must_use]
+    pub fn host(mut self, shape: &str) -> Self {
+        shape.clone_into(&mut self.host);
+        self
+    }
+
+    /// NUMA nodes, processors and memory split evenly.
+    #[must_use]
+    pub fn numa(mut self, nodes: u32) -> Self {
+        self.nodes = Some(nodes);
+        self
+    }
+
+    /// Distances between nodes; one holds for both directions unless the other is stated too, the rest is 20.
+    #[must_use]
+    pub fn distances(mut self, distances: &[Distance]) -> Self {
+        distances.clone_into(&mut self.distances);
+        self
+    }
+
+    /// Whether the processors have a pause filter, which KVM then uses: every PAUSE of a guest exits.
+    #[must_use]
+    pub fn pause_filter(mut self, on: bool) -> Self {
+        self.pause_filter = on;
+        self
+    }
+
+    /// Memory of the host in MiB.
+    #[must_use]
+    pub fn memory_mib(mut self, mib: u32) -> Self {
+        self.memory_mib = mib;
+        self
+    }
+
+    /// How the emulator runs its processors; without this, what is sound.
+    #[must_use]
+    pub fn threading(mut self, threading: Threading) -> Self {
+        self.threading = Some(threading);
+        self
+    }
+
+    /// A static program of this machine, to be found in the lab as `/bin/NAME`.
+    #[must_use]
+    pub fn program(mut self, path: impl Into<PathBuf>) -> Self {
+        self.programs.push(path.into());
+        self
+    }
+
+    /// A file in the lab, readable and executable.
+    #[must_use]
+    pub fn file(mut self, destination: &str, bytes: impl Into<Vec<u8>>) -> Self {
+        self.files.push(GivenFile { path: destination.to_owned(), mode: 0o755, bytes: bytes.into() });
+        self
+    }
+
+    /// Real time for the whole run, a repetition included; fetching packages does not count.
+    #[must_use]
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = deadline;
+        self
+    }
+
+    /// Called with what the lab host writes, as it arrives.
+    #[must_use]
+    pub fn on_stream(mut self, sink: impl FnMut(Stream, &[u8]) + 'a) -> Self {
+        self.sink = Box::new(sink);
+        self
+    }
+
+    /// Runs a shell script on the host. Its standard output comes back as `output`, what it leaves in `/results` as
+    /// `files`; `/lab` belongs to the lab, everything else is free.
+    pub fn run(mut self, script: &str) -> Result<LabResult, LabError> {
+        let prepared = self.prepare(Task::Script(script))?;
+        let started = Instant::now();
+        let mut tally = Tally::default();
+        loop {
+            tally.attempts += 1;
+            let left = self.deadline.saturating_sub(started.elapsed());
+            let outcome = prepared.attempt(left, &mut *self.sink)?;
+            let failure = match judge(&outcome, &prepared.ports) {
+                Judgement::Done(results) => return Ok(prepared.result(results, outcome, &tally)),
+                Judgement::Damaged(error) => return Err(error.into()),
+                Judgement::ScriptFailed => {
+                    let console = console_tail(&outcome.console);
+                    return Err(LabError::Deadline { seconds: self.deadline.as_secs(), console });
+                }
+                Judgement::LabHostFailed(failure) => failure,
+            };
+            tally.count(&failure);
+            if !soundness::may_retry(prepared.machine.shape.cpus(), tally.attempts) {
+                let console = console_tail(&outcome.console);
+                return Err(LabError::LabHostFailed { attempts: tally.attempts, why: failure.to_string(), console });
+            }
+            eprintln!("lab: the lab host failed ({failure}); this once it is started again");
+        }
+    }
+
+    /// Whether such a host can be started here; fetches what is missing. Tests ask first, to be reported as ignored.
+    pub fn available(&self) -> Result<(), LabError> {
+        self.prepare(Task::Script("")).map(drop)
+    }
+
+    /// Gives a shell on the host, on this process's terminal, until it is left (`exit`, or Ctrl-A X). No deadline.
+    pub fn shell(self) -> Result<(), LabError> {
+        let prepared = self.prepare(Task::Shell)?;
+        let arguments = prepared.arguments(&Ports::Terminal);
+        let start = |source| LabError::System { what: "starting the emulator", source };
+        let mut child = Guard::spawn(&mut prepared.emulator.command(&arguments)).map_err(start)?;
+        child.wait().map_err(start)?;
+        Ok(())
+    }
+
+    /// Checks the request, gets the packages, writes the initial file system.
+    fn prepare(&self, task: Task<'_>) -> Result<Prepared, LabError> {
+        let shape: HostShape = self.host.parse()?;
+        let layout = NumaLayout::new(&shape, self.nodes.unwrap_or(1), self.memory_mib, &self.distances)?;
+        let numa = self.nodes.is_some().then_some(layout);
+        if shape.cpus() > 1 && self.threading == Some(Threading::Single) {
+            return Err(Unsound::SharedThread { cpus: shape.cpus() }.into());
+        }
+        let mut files = self.programs.iter().map(|path| program(path)).collect::<Result<Vec<_>, _>>()?;
+        files.extend(self.files.iter().cloned());
+
+        let store = Store::open()?;
+        let emulator = Emulator::find(shape.cpus(), &store)?;
+        let threading = soundness::check(shape.cpus(), self.threading, emulator.version)?;
+        let kernel = store.kernel(Series::V6_12, Flavour::Cloud)?;
+        let initramfs = initramfs::lab(&store, &kernel, &files, task)?;
+        let write = |source| LabError::System { what: "writing the lab's initial file system", source };
+        let directory = tempfile::Builder::new().prefix("vmm-lab-").tempdir().map_err(write)?;
+        std::fs::write(directory.path().join("initramfs"), initramfs).map_err(write)?;
+        let ports = PortFiles::in_directory(directory.path());
+        let machine = Machine { shape, memory_mib: self.memory_mib, numa, pause_filter: self.pause_filter, threading };
+        Ok(Prepared { machine, emulator, kernel, ports, directory })
+    }
+}
+
+/// A static program as a file of the lab.
+fn program(path: &Path) -> Result<GivenFile, LabError> {
+    let bytes = initramfs::read(path)?;
+    if crate::elf::wants_a_dynamic_linker(&bytes) {
+        return Err(LabError::NotStatic { path: path.to_owned() });
+    }
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    Ok(GivenFile { path: format!("/bin/{name}"), mode: 0o755, bytes })
+}
+
+/// A host that can be started.
+struct Prepared {
+    machine: Machine,
+    emulator: Emulator,
+    kernel: DebianKernel,
+    ports: PortFiles,
+    directory: TempDir,
+}
+
+impl Prepared {
+    fn arguments(&self, ports: &Ports) -> Vec<std::ffi::OsString> {
+        let initramfs = self.directory.path().join("initramfs");
+        qemu::arguments(&self.machine, ports, &self.kernel.vmlinuz, &initramfs)
+    }
+
+    fn attempt(&self, deadline: Duration, sink: &mut dyn FnMut(Stream, &[u8])) -> Result<Outcome, LabError> {
+        let arguments = self.arguments(&Ports::Files(self.ports.clone()));
+        let limits = Limits { deadline, boot: BOOT_LIMIT, silence: SILENCE_LIMIT };
+        let files = [&self.ports.console, &self.ports.results, &self.ports.heartbeat, &self.ports.output];
+        for file in files {
+            // A first attempt has left none; a second one must not see what the first has written.
+            let _ = std::fs::remove_file(file);
+        }
+        let mut command = self.emulator.command(&arguments);
+        session::run(&mut command, &self.ports, limits, sink)
+            .map_err(|source| LabError::System { what: "running the emulator", source })
+    }
+
+    fn result(&self, results: Results, outcome: Outcome, tally: &Tally) -> LabResult {
+        LabResult {
+            status: results.status,
+            console: readable(&outcome.console),
+            output: outcome.output,
+            files: results.files,
+            attempts: tally.attempts,
+            lab_host_hung: tally.hung,
+            lab_host_died: tally.died,
+            ready_after: outcome.ready_after.unwrap_or(outcome.took),
+            took: outcome.took,
+            qemu: self.emulator.version.to_string(),
+            kernel: self.kernel.release.clone(),
+        }
+    }
+}
+
+/// Attempts and how they failed.
+#[derive(Debug, Default)]
+struct Tally {
+    attempts: u32,
+    hung: u32,
+    died: u32,
+}
+
+impl Tally {
+    fn count(&mut self, failure: &Failure) {
+        match failure {
+            Failure::Hung(_) => self.hung += 1,
+            Failure::Died(_) => self.died += 1,
+        }
+    }
+}
+
+/// How the lab host failed.
+#[derive(Debug, Error)]
+enum Failure {
+    #[error("{0}")]
+    Hung(String),
+    #[error("{0}")]
+    Died(String),
+}
+
+/// Whose fault the end of an attempt is.
+#[derive(Debug)]
+enum Judgement {
+    Done(Results),
+    Damaged(ResultsError),
+    ScriptFailed,
+    LabHostFailed(Failure),
+}
+
+fn judge(outcome: &Outcome, ports: &PortFiles) -> Judgement {
+    let hung = |why| Judgement::LabHostFailed(Failure::Hung(why));
+    let status = match outcome.end {
+        End::Stopped(Verdict::DeadlinePassed | Verdict::Alive) => return Judgement::ScriptFailed,
+        End::Stopped(Verdict::Silent { silent }) => {
+            return hung(format!("its heartbeat stopped {} s before it was ended", silent.as_secs()));
+        }
+        End::Stopped(Verdict::NeverReady { waited }) => {
+            return hung(format!("it was not ready after {} s", waited.as_secs()));
+        }
+        End::Ended(status) => status,
+    };
+    let stream = std::fs::read(&ports.results).unwrap_or_default();
+    match results::parse(&stream) {
+        Ok(results) => Judgement::Done(results),
+        Err(error @ ResultsError::Truncated { .. }) => {
+            let said = std::fs::read(&ports.complaints).unwrap_or_default();
+            let said = String::from_utf8_lossy(&said).trim().to_owned();
+            let said = if said.is_empty() { said } else { format!("; the emulator says: {said}") };
+            Judgement::LabHostFailed(Failure::Died(format!("the emulator ended with {status}: {error}{said}")))
+        }
+        Err(error) => Judgement::Damaged(error),
+    }
+}
+
+fn readable(console: &[u8]) -> String {
+    String::from_utf8_lossy(console).replace('\r', "")
+}
+
+fn console_tail(console: &[u8]) -> String {
+    readable(&console[console.len().saturating_sub(CONSOLE_TAIL_BYTES)..])
+}
