@@ -7,4 +7,5 @@
 //! Invariant: no I/O, no clock, no globals, no `unsafe`, no randomness; the same input gives the same decision.
 
 pub mod pause;
+pub mod placement;
 pub mod time;
