@@ -14,7 +14,7 @@
 mod transmit;
 mod uart;
 
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::bus::ByteRegisters;
@@ -76,20 +76,6 @@ pub enum Flushed {
     Waiting,
 }
 
-/// What [`Serial::feed_from`] found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
-pub enum Fed {
-    /// So many bytes went to the guest; the source may have more.
-    Bytes(usize),
-    /// The FIFO is full: leave the source alone until [`SerialEvents::input_room`].
-    Full,
-    /// The source has nothing at the moment.
-    Nothing,
-    /// The source has ended.
-    End,
-}
-
 /// Bytes a serial port has dealt with since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SerialCounters {
@@ -123,44 +109,13 @@ impl<I: Interrupt, W: Write + Send, E: SerialEvents> Serial<I, W, E> {
         if uart.waiting() == 0 { Flushed::Done } else { Flushed::Waiting }
     }
 
-    /// Bytes that [`Serial::feed`] would take now.
-    #[must_use]
-    pub fn input_room(&self) -> usize {
-        self.lock().input_room()
-    }
-
     /// Gives the guest as much of `input` as there is room for, and returns how many bytes that was.
     ///
-    /// The rest stays with the caller, who hears of [`SerialEvents::input_room`] when it is worth trying again.
+    /// The rest stays with the caller, who hears of [`SerialEvents::input_room`] when it is worth trying again. In
+    /// loopback mode the receiver is not connected, and there is no room.
     #[must_use = "bytes that were not taken must be offered again"]
     pub fn feed(&self, input: &[u8]) -> usize {
         self.lock().feed(input)
-    }
-
-    /// Reads from `source` what there is room for.
-    ///
-    /// # Errors
-    /// What reading reports, but for "interrupted" and "would block", which are [`Fed::Nothing`].
-    pub fn feed_from(&self, source: &mut impl Read) -> io::Result<Fed> {
-        let mut bytes = [0; FIFO_BYTES];
-        // Not locked while reading: a source that blocks must not stop the guest's output.
-        let room = self.lock().input_room_or_wait();
-        if room == 0 {
-            return Ok(Fed::Full);
-        }
-        match source.read(&mut bytes[..room]) {
-            Ok(0) => Ok(Fed::End),
-            Ok(count) => {
-                let count = count.min(room);
-                // All of it, for it cannot be given back: the guest may have used the room in the meantime.
-                self.lock().accept(&bytes[..count]);
-                Ok(Fed::Bytes(count))
-            }
-            Err(error) if matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock) => {
-                Ok(Fed::Nothing)
-            }
-            Err(error) => Err(error),
-        }
     }
 
     /// What the port has done so far.
@@ -191,7 +146,11 @@ impl<I: Interrupt, W: Write + Send, E: SerialEvents> ByteRegisters for Serial<I,
         for value in values {
             uart.write(offset, *value);
         }
-        uart.flush();
+        if offset == RBR_THR {
+            uart.flush();
+        } else {
+            uart.after_byte(offset);
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::uart::{IER_ERBFI, IER_ETBEI, IIR_NONE, IIR_RDA, IIR_THRE, LCR_DLAB, LSR_DR, LSR_THRE_TEMT};
+use super::uart::{IER_ERBFI, IER_ETBEI, IIR_NONE, IIR_RDA, IIR_THRE, LCR_DLAB, LSR_DR, LSR_THRE_TEMT, MCR_LOOP};
 use super::*;
 use crate::bus::{Device, Width};
 use crate::interrupt::Edges;
@@ -285,79 +285,43 @@ fn data_that_came_before_the_interrupt_was_enabled_interrupts() {
 fn input_waits_outside_until_the_fifo_has_room() {
     let bench = Bench::new(Mood::Ready);
     let text: String = (b'a'..=b'z').cycle().take(200).map(char::from).collect();
-    let mut source = text.as_bytes();
+    let mut rest = text.as_bytes();
     let mut received = String::new();
-    loop {
-        match bench.port.feed_from(&mut source).unwrap() {
-            Fed::Bytes(count) => assert_eq!(count, FIFO_BYTES.min(200 - received.len())),
-            Fed::Full => {
-                let notified = bench.notes.room.load(Ordering::Relaxed);
-                received += &bench.receive();
-                assert_eq!(bench.notes.room.load(Ordering::Relaxed), notified + 1);
-            }
-            Fed::End => break,
-            Fed::Nothing => panic!("a slice is never busy"),
-        }
+    while !rest.is_empty() {
+        let taken = bench.port.feed(rest);
+        assert_eq!(taken, FIFO_BYTES.min(rest.len()));
+        rest = &rest[taken..];
+        let notified = bench.notes.room.load(Ordering::Relaxed);
+        received += &bench.receive();
+        let expected = notified + usize::from(!rest.is_empty());
+        assert_eq!(bench.notes.room.load(Ordering::Relaxed), expected, "once, not for every byte");
     }
-    received += &bench.receive();
     assert_eq!(received, text);
     assert_eq!(bench.port.counters().fed_bytes, 200);
 }
 
 #[test]
-fn a_full_fifo_takes_nothing_and_asks_for_patience() {
+fn a_full_fifo_takes_nothing() {
     let bench = Bench::new(Mood::Ready);
-    assert_eq!(bench.port.feed(&[b'x'; 100]), FIFO_BYTES);
-    assert_eq!((bench.port.input_room(), bench.port.feed(b"y")), (0, 0));
+    assert_eq!((bench.port.feed(&[b'x'; 100]), bench.port.feed(b"y")), (FIFO_BYTES, 0));
+    assert_eq!(bench.port.feed(b""), 0);
     assert_eq!(bench.receive().len(), FIFO_BYTES);
-    assert_eq!(bench.notes.room.load(Ordering::Relaxed), 1, "once, not for every byte");
-    assert_eq!(bench.port.input_room(), FIFO_BYTES);
 }
 
 #[test]
-fn input_during_loopback_arrives_after_it() {
-    const LOOP: u8 = 1 << 4;
+fn input_waits_for_the_end_of_loopback() {
     let bench = Bench::new(Mood::Ready);
-    bench.port.write_register(MCR, LOOP);
+    assert_eq!(bench.port.feed(b"before"), 6);
+    bench.port.write_register(MCR, MCR_LOOP);
     bench.send("echo");
-    assert_eq!(bench.port.feed(b"typed"), 5);
-    assert_eq!(bench.port.feed(b"more"), 0, "one backlog at a time");
-    assert_eq!(bench.receive(), "echo");
+    assert_eq!(bench.port.feed(b"during"), 0);
+    assert_eq!(bench.receive(), "beforeecho");
+    assert_eq!(bench.notes.room.load(Ordering::Relaxed), 0, "there is no room yet");
     bench.port.write_register(MCR, 0);
-    assert_eq!(bench.receive(), "typed");
     assert_eq!(bench.notes.room.load(Ordering::Relaxed), 1);
+    assert_eq!(bench.port.feed(b"during"), 6);
+    assert_eq!(bench.receive(), "during");
     assert_eq!(bench.terminal.calls(), 0, "loopback bytes do not leave the part");
-}
-
-#[test]
-fn input_read_while_the_guest_takes_the_room_is_not_lost() {
-    /// Between the look at the room and the bytes, the guest fills the FIFO through loopback.
-    struct Late<'a>(&'a Bench);
-    impl Read for Late<'_> {
-        fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-            self.0.port.write_register(MCR, 1 << 4);
-            self.0.send(&"l".repeat(FIFO_BYTES));
-            self.0.port.write_register(MCR, 0);
-            bytes.fill(b'i');
-            Ok(bytes.len())
-        }
-    }
-    let bench = Bench::new(Mood::Ready);
-    assert_eq!(bench.port.feed_from(&mut Late(&bench)).unwrap(), Fed::Bytes(FIFO_BYTES));
-    assert_eq!(bench.receive(), "l".repeat(FIFO_BYTES) + &"i".repeat(FIFO_BYTES));
-}
-
-#[test]
-fn a_source_that_is_busy_is_not_the_end() {
-    struct Busy;
-    impl Read for Busy {
-        fn read(&mut self, _bytes: &mut [u8]) -> io::Result<usize> {
-            Err(ErrorKind::WouldBlock.into())
-        }
-    }
-    let bench = Bench::new(Mood::Ready);
-    assert_eq!(bench.port.feed_from(&mut Busy).unwrap(), Fed::Nothing);
-    assert_eq!(bench.port.feed_from(&mut io::empty()).unwrap(), Fed::End);
 }
 
 #[test]

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The registers behind a serial port's lock: vm-superio's model, and what the port adds to it.
 //!
-//! [`super::Serial`] locks and calls; here is decided when output is due, when input may enter the FIFO, and what the IIR
-//! and the LSR show. Invariant: nothing here fails, whatever the guest does; what goes wrong is counted.
+//! [`super::Serial`] locks and calls; here is decided when output is due, when a feeder is called back, and what the IIR and
+//! the LSR show. Invariant: nothing here fails, whatever the guest does; what goes wrong is counted.
 
 use std::cell::Cell;
-use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io::Write;
 
@@ -30,6 +29,8 @@ pub(super) const IIR_THRE: u8 = 0b0010;
 pub(super) const IIR_RDA: u8 = 0b0100;
 /// LCR bit 7, DLAB: the first two registers are the divisor latch.
 pub(super) const LCR_DLAB: u8 = 1 << 7;
+/// MCR bit 4, loopback: the transmitter is connected to the receiver, and the receiver to nothing else.
+pub(super) const MCR_LOOP: u8 = 1 << 4;
 /// LSR bit 0, DR: the receiver has data.
 pub(super) const LSR_DR: u8 = 1 << 0;
 /// LSR bit 5, THRE, and bit 6, TEMT: the transmitter takes another byte, and has sent all it had.
@@ -66,8 +67,6 @@ pub(super) struct Uart<I: Interrupt, W: Write, E> {
     thre_held: bool,
     /// LSR reads since the last byte sent.
     polls: u8,
-    /// Input taken that the FIFO has no room for: the guest's own loopback bytes may have come between.
-    backlog: VecDeque<u8>,
     /// Whether the feeder was sent away and waits for room.
     full: bool,
     fed_bytes: u64,
@@ -82,7 +81,6 @@ impl<I: Interrupt, W: Write, E: SerialEvents> Uart<I, W, E> {
             ier: 0,
             thre_held: false,
             polls: 0,
-            backlog: VecDeque::new(),
             full: false,
             fed_bytes: 0,
         }
@@ -111,7 +109,7 @@ impl<I: Interrupt, W: Write, E: SerialEvents> Uart<I, W, E> {
             RBR_THR => {
                 let byte = self.model_read(RBR_THR);
                 self.flush();
-                self.refill();
+                self.offer_room();
                 byte
             }
             _ => self.model_read(offset),
@@ -143,8 +141,8 @@ impl<I: Interrupt, W: Write, E: SerialEvents> Uart<I, W, E> {
             RBR_THR if self.model.writer().complete() => self.flush(),
             RBR_THR if self.waiting() == 1 => self.events.output_waiting(),
             IER => self.flush(),
-            // Leaving loopback opens the way to the FIFO again.
-            MCR => self.refill(),
+            // Leaving loopback connects the receiver again.
+            MCR => self.offer_room(),
             _ => {}
         }
     }
@@ -202,48 +200,23 @@ impl<I: Interrupt, W: Write, E: SerialEvents> Uart<I, W, E> {
         self.model.read(u8::try_from(offset).unwrap_or(u8::MAX))
     }
 
-    pub(super) fn input_room(&self) -> usize {
-        if self.backlog.is_empty() { self.model.fifo_capacity() } else { 0 }
-    }
-
-    pub(super) fn input_room_or_wait(&mut self) -> usize {
-        let room = self.input_room();
-        self.full |= room == 0;
-        room
-    }
-
     pub(super) fn feed(&mut self, input: &[u8]) -> usize {
-        let taken = input.len().min(self.input_room());
+        // An answer to a prompt: the prompt comes first.
+        self.flush();
+        // The model refuses when its FIFO is full, and takes nothing in loopback mode.
+        let taken = self.model.enqueue_raw_bytes(input).unwrap_or(0);
         self.full |= taken < input.len();
-        self.accept(&input[..taken]);
+        self.fed_bytes += taken as u64;
         taken
     }
 
-    /// Takes all of `input`, at most a FIFO of it at a time.
-    pub(super) fn accept(&mut self, input: &[u8]) {
-        // An answer to a prompt: the prompt comes first.
-        self.flush();
-        self.backlog.extend(input);
-        self.fed_bytes += input.len() as u64;
-        self.fill_fifo();
-    }
-
-    /// Moves waiting input to the FIFO, then tells a feeder who was sent away. Half a FIFO is worth a call; a guest
-    /// that has more than that unread is not waiting for input.
-    fn refill(&mut self) {
-        self.fill_fifo();
-        if self.full && self.input_room() >= FIFO_BYTES / 2 {
+    /// Tells a feeder who was sent away that there is room. Half a FIFO is worth a call; a guest that has more than that
+    /// unread is not waiting for input.
+    fn offer_room(&mut self) {
+        let connected = self.model_read(MCR) & MCR_LOOP == 0;
+        if self.full && connected && self.model.fifo_capacity() >= FIFO_BYTES / 2 {
             self.full = false;
             self.events.input_room();
         }
-    }
-
-    fn fill_fifo(&mut self) {
-        if self.backlog.is_empty() {
-            return;
-        }
-        // Nothing is taken in loopback mode or when the FIFO is full, and then it all stays in the backlog.
-        let taken = self.model.enqueue_raw_bytes(self.backlog.make_contiguous()).unwrap_or(0);
-        self.backlog.drain(..taken);
     }
 }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use devices::acpi_pm::{self, AcpiPm};
 use devices::i8042::{self, I8042};
 use devices::pvpanic::PvPanic;
-use devices::serial::{self, Fed, Flushed, Serial, SerialEvents};
+use devices::serial::{self, Flushed, Serial, SerialEvents};
 use devices::{Bus, BusBuilder, Interrupt, SystemEvent, SystemEvents, Width};
 
 use crate::step::{Mood, Step};
@@ -171,12 +171,8 @@ impl Machine {
     }
 
     fn feed(&mut self, data: &[u8]) {
-        let mut source = data;
-        while let Fed::Bytes(count) = self.port.feed_from(&mut source).unwrap() {
-            assert!(count > 0);
-        }
-        let taken = &data[..data.len() - source.len()];
-        self.model.input.extend(taken);
+        let taken = self.port.feed(data);
+        self.model.input.extend(&data[..taken]);
     }
 
     pub(crate) fn check(&self) {
