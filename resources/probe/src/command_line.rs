@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The probe guest's command line: words separated by spaces, a workload and `key=value` pairs in any order.
+//!
+//! The same parser serves the guest and whoever wants to refuse a wrong line before boot. Invariant: a word that is not
+//! understood is an error, never ignored. Compiled into the guest too, so it needs nothing but `core`.
+
+use core::fmt;
+
+use crate::value::{Word, words};
+
+words! {
+    /// What the guest does after its report.
+    Workload {
+        /// Only the report.
+        Report = "report",
+        /// Every CPU halts.
+        Idle = "idle",
+        /// Every CPU counts.
+        Spin = "spin",
+        /// A lock is handed from CPU to CPU in order.
+        Ring = "ring",
+        /// All CPUs contend for a ticket lock.
+        Ticket = "ticket",
+        /// The first CPU interrupts all others and waits for every answer.
+        Ipi = "ipi",
+        /// CPUs allocate, copy and search blocks under one allocator lock.
+        Ebizzy = "ebizzy",
+        /// Echoes serial input until a line `quit`.
+        Echo = "echo",
+        /// Writes the ACPI reset register.
+        Reset = "reset",
+        /// Asks the keyboard controller for a reset.
+        I8042Reset = "i8042-reset",
+        /// Ends in a triple fault.
+        TripleFault = "triple-fault",
+        /// Reports a panic to the pvpanic device.
+        Panic = "panic",
+        /// All CPUs stop with interrupts off.
+        Hang = "hang",
+    }
+}
+
+words! {
+    /// The privilege level a workload runs in.
+    Ring {
+        /// Kernel mode.
+        Kernel = "0",
+        /// User mode.
+        User = "3",
+    }
+}
+
+words! {
+    /// Whether spinning CPUs write to the pause port.
+    PortUse {
+        /// If the machine has one.
+        Auto = "auto",
+        /// Yes; without one the run is an error.
+        On = "on",
+        /// No.
+        Off = "off",
+    }
+}
+
+words! {
+    /// How the workload ipi sends its interrupts.
+    Send {
+        /// One write reaches all others.
+        Broadcast = "broadcast",
+        /// One write a CPU.
+        Each = "each",
+    }
+}
+
+words! {
+    /// What is printed before the workload.
+    Detail {
+        /// A table and the machine-readable lines.
+        Full = "full",
+        /// The machine-readable lines.
+        Lines = "lines",
+        /// Neither.
+        None = "none",
+    }
+}
+
+/// Everything a command line can say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Command {
+    /// `workload=NAME` or just `NAME`; `report` if not given.
+    pub workload: Workload,
+    /// `seconds=N`, decimals allowed: how long, 1 ms to 300 s. Default 1 s.
+    pub duration_ms: u32,
+    /// `cpl=0|3`. Default 3.
+    pub cpl: Ring,
+    /// `port=auto|on|off`. Default auto.
+    pub port: PortUse,
+    /// `spins=N`: spins before each write to the port, at least 1. Default: what the machine recommends, else 1000.
+    pub spins: Option<u32>,
+    /// `hold=N`: iterations spent holding the lock. Default 100.
+    pub hold: u32,
+    /// `think=N`: iterations between two uses of the lock. Default 1000.
+    pub think: u32,
+    /// `block=BYTES`: size of a block of ebizzy, 64 bytes to 1 MiB. Default 16384.
+    pub block_bytes: u32,
+    /// `send=broadcast|each`. Default broadcast.
+    pub send: Send,
+    /// `report=full|lines|none`. Default full.
+    pub detail: Detail,
+}
+
+impl Default for Command {
+    fn default() -> Self {
+        Self {
+            workload: Workload::Report,
+            duration_ms: 1000,
+            cpl: Ring::User,
+            port: PortUse::Auto,
+            spins: None,
+            hold: 100,
+            think: 1000,
+            block_bytes: 16384,
+            send: Send::Broadcast,
+            detail: Detail::Full,
+        }
+    }
+}
+
+/// What is wrong with a command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CommandError {
+    /// Neither a workload nor a known key.
+    UnknownWord(Word),
+    /// The key is known, the value is not one of its values.
+    BadValue(Word),
+    /// A second workload.
+    SecondWorkload(Word),
+}
+
+impl CommandError {
+    /// The fixed word for the `reason` of an error line.
+    #[must_use]
+    pub const fn reason(self) -> &'static str {
+        match self {
+            Self::UnknownWord(_) => "unknown-word",
+            Self::BadValue(_) => "bad-value",
+            Self::SecondWorkload(_) => "second-workload",
+        }
+    }
+
+    /// The word of the command line that is wrong.
+    #[must_use]
+    pub const fn word(self) -> Word {
+        match self {
+            Self::UnknownWord(word) | Self::BadValue(word) | Self::SecondWorkload(word) => word,
+        }
+    }
+}
+
+impl fmt::Display for CommandError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownWord(word) => {
+                write!(f, "the probe guest does not know the word `{word}`: use a workload (")?;
+                for (i, workload) in Workload::ALL.iter().enumerate() {
+                    write!(f, "{}{}", if i == 0 { "" } else { ", " }, workload.word())?;
+                }
+                f.write_str(") or seconds, cpl, port, spins, hold, think, block, send, report")
+            }
+            Self::BadValue(word) => {
+                write!(f, "the probe guest does not take `{word}`: see resources/probe/README.md for the values")
+            }
+            Self::SecondWorkload(word) => write!(f, "the probe guest runs one workload, and `{word}` is a second"),
+        }
+    }
+}
+
+impl core::error::Error for CommandError {}
+
+/// Longest run: what the local APIC's 32-bit timer can count at 1 GHz divided by 128, with room to spare.
+const MAX_MS: u32 = 300_000;
+
+impl Command {
+    /// Parses a command line.
+    ///
+    /// # Errors
+    /// The first word that is wrong.
+    pub fn parse(line: &str) -> Result<Self, CommandError> {
+        let mut command = Self::default();
+        let mut named = false;
+        for text in line.split_ascii_whitespace() {
+            let word = Word::new(text.as_bytes());
+            let (key, value) = text.split_once('=').unwrap_or(("workload", text));
+            if key == "workload" {
+                let bad = if text == value { CommandError::UnknownWord(word) } else { CommandError::BadValue(word) };
+                command.workload = Workload::from_word(value).ok_or(bad)?;
+                if core::mem::replace(&mut named, true) {
+                    return Err(CommandError::SecondWorkload(word));
+                }
+            } else {
+                let known = command.set(key, value).ok_or(CommandError::UnknownWord(word))?;
+                known.ok_or(CommandError::BadValue(word))?;
+            }
+        }
+        Ok(command)
+    }
+
+    /// Outer `None`: no such key. Inner `None`: not a value of it.
+    fn set(&mut self, key: &str, value: &str) -> Option<Option<()>> {
+        Some(match key {
+            "seconds" => milliseconds(value).map(|v| self.duration_ms = v),
+            "cpl" => Ring::from_word(value).map(|v| self.cpl = v),
+            "port" => PortUse::from_word(value).map(|v| self.port = v),
+            "spins" => number(value, 1, u32::MAX).map(|v| self.spins = Some(v)),
+            "hold" => number(value, 0, u32::MAX).map(|v| self.hold = v),
+            "think" => number(value, 0, u32::MAX).map(|v| self.think = v),
+            "block" => number(value, 64, 1 << 20).map(|v| self.block_bytes = v),
+            "send" => Send::from_word(value).map(|v| self.send = v),
+            "report" => Detail::from_word(value).map(|v| self.detail = v),
+            _ => return None,
+        })
+    }
+}
+
+fn number(text: &str, least: u32, most: u32) -> Option<u32> {
+    let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    let value = digits.then(|| text.parse().ok()).flatten()?;
+    (least..=most).contains(&value).then_some(value)
+}
+
+/// `3` or `0.25`: up to three decimals.
+fn milliseconds(text: &str) -> Option<u32> {
+    let (whole, decimals) = text.split_once('.').unwrap_or((text, "0"));
+    let scale = match decimals.len() {
+        1 => 100,
+        2 => 10,
+        3 => 1,
+        _ => return None,
+    };
+    let value = number(whole, 0, MAX_MS / 1000)? * 1000 + number(decimals, 0, 999)? * scale;
+    (1..=MAX_MS).contains(&value).then_some(value)
+}

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The probe guest: its image, its command line, and the lines it prints.
+//!
+//! The guest itself is in `guest/`, a program without an operating system that this crate's build script compiles. It
+//! is handed to the loader like any kernel. [`command_line`], [`record`] and [`value`] are compiled into both, so that the guest
+//! and the monitor cannot disagree. README.md describes the guest for users.
+
+pub mod command_line;
+pub mod record;
+pub mod report;
+pub mod value;
+
+/// The guest: an ELF64 executable for x86-64 with a PVH entry note and a 64-bit Linux-protocol entry.
+pub static IMAGE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/probe.elf"));
