@@ -17,3 +17,5 @@ pub mod guest;
 pub mod host;
 pub mod id;
 pub mod memory_map;
+pub mod render;
+pub mod report;

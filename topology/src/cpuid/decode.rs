@@ -120,43 +120,56 @@ impl Shifts {
     }
 }
 
+/// What one CPU states, before it is put beside the others.
+struct Stated {
+    cpu: VcpuIndex,
+    apic_id: ApicId,
+    shifts: Shifts,
+    /// Each with the number of APIC ids that share it.
+    caches: Vec<(CacheSpec, u32)>,
+}
+
 /// Decodes the CPUID lists of all CPUs of a machine.
 ///
 /// # Errors
 /// What would make Linux report a firmware bug or misplace a CPU.
 pub fn decode(cpus: &[Vec<CpuidEntry>]) -> Result<DecodedTopology, DecodeError> {
     let vendor = cpus.first().map_or(Vendor::Intel, |entries| Vendor::of(entries));
-    let numbered = || (0..).map(VcpuIndex).zip(cpus);
-    let mut seen = Vec::with_capacity(cpus.len());
-    for (cpu, entries) in numbered() {
-        let (apic_id, shifts) = match vendor {
-            Vendor::Intel => intel(cpu, entries)?,
-            Vendor::Amd => amd(cpu, entries)?,
-        };
-        check_leaf_1(cpu, entries, apic_id)?;
-        seen.push((cpu, apic_id, shifts, cache_parameters::read(entries, vendor)));
-    }
-    if let Some((first, rest)) = seen.split_first() {
-        for other in rest {
-            if other.2 != first.2 {
-                return Err(DecodeError::LevelsDiffer { cpu: other.0 });
-            }
-            if other.3 != first.3 {
-                return Err(DecodeError::CachesDiffer { cpu: other.0 });
-            }
+    let numbered = (0..).map(VcpuIndex).zip(cpus);
+    let stated = numbered.map(|(cpu, entries)| state(vendor, cpu, entries)).collect::<Result<Vec<_>, _>>()?;
+    check_alike(&stated)?;
+    let ids: Vec<ApicId> = stated.iter().map(|cpu| cpu.apic_id).collect();
+    check_unique(&ids)?;
+    let decoded = |Stated { apic_id, shifts, caches, .. }: Stated| DecodedCpu {
+        apic_id,
+        position: shifts.position(apic_id),
+        caches: caches.into_iter().map(|(spec, sharing)| shared(spec, sharing, apic_id, &ids)).collect(),
+    };
+    Ok(DecodedTopology { vendor, cpus: stated.into_iter().map(decoded).collect() })
+}
+
+fn state(vendor: Vendor, cpu: VcpuIndex, entries: &[CpuidEntry]) -> Result<Stated, DecodeError> {
+    let (apic_id, shifts) = match vendor {
+        Vendor::Intel => intel(cpu, entries)?,
+        Vendor::Amd => amd(cpu, entries)?,
+    };
+    check_leaf_1(cpu, entries, apic_id)?;
+    Ok(Stated { cpu, apic_id, shifts, caches: cache_parameters::read(entries, vendor) })
+}
+
+fn check_alike(stated: &[Stated]) -> Result<(), DecodeError> {
+    let Some((first, rest)) = stated.split_first() else {
+        return Ok(());
+    };
+    for Stated { cpu, shifts, caches, .. } in rest {
+        if *shifts != first.shifts {
+            return Err(DecodeError::LevelsDiffer { cpu: *cpu });
+        }
+        if *caches != first.caches {
+            return Err(DecodeError::CachesDiffer { cpu: *cpu });
         }
     }
-    let ids: Vec<ApicId> = seen.iter().map(|cpu| cpu.1).collect();
-    check_unique(&ids)?;
-    let cpus = seen
-        .into_iter()
-        .map(|(_, apic_id, shifts, caches)| DecodedCpu {
-            apic_id,
-            position: shifts.position(apic_id),
-            caches: caches.into_iter().map(|(spec, sharing)| shared(spec, sharing, apic_id, &ids)).collect(),
-        })
-        .collect();
-    Ok(DecodedTopology { vendor, cpus })
+    Ok(())
 }
 
 /// `get_cache_id`: CPUs whose ids agree above the rounded-up logarithm of the number that share.

@@ -200,13 +200,17 @@ fn the_decoder_refuses_what_linux_would_complain_about() {
 
 proptest! {
     #[test]
-    fn decode_of_encode_is_the_machine_on_intel(machine in generate::machine()) {
+    fn decode_of_encode_is_the_machine_on_intel(machine in generate::machine(), l3 in any::<bool>()) {
+        let caches = if l3 { host_caches(&intel_host()) } else { default_caches()[..3].to_vec() };
+        let machine = machine.with_caches(caches).unwrap();
         let seen = decode(&all(&intel_host(), &machine)).unwrap();
         prop_assert_eq!(seen, DecodedTopology::expected(&machine, Vendor::Intel));
     }
 
     #[test]
-    fn decode_of_encode_is_the_machine_on_amd(machine in generate::machine()) {
+    fn decode_of_encode_is_the_machine_on_amd(machine in generate::machine(), l3 in any::<bool>()) {
+        let caches = if l3 { host_caches(&amd_host()) } else { default_caches()[..3].to_vec() };
+        let machine = machine.with_caches(caches).unwrap();
         let seen = decode(&all(&amd_host(), &machine)).unwrap();
         prop_assert_eq!(seen, DecodedTopology::expected(&machine, Vendor::Amd));
     }

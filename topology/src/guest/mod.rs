@@ -9,7 +9,7 @@
 mod nodes;
 mod shape;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +22,7 @@ pub use crate::error::TopologyError;
 
 /// Most CPUs of a machine: what KVM allows at most (`CONFIG_KVM_MAX_NR_VCPUS`, Linux 6.7 and later).
 pub const MAX_CPUS: u32 = 4096;
-/// Most NUMA nodes of a machine (Linux `CONFIG_NODES_SHIFT` of 6, the default of distributions for a small guest).
+/// Most NUMA nodes of a machine (Linux `CONFIG_NODES_SHIFT`, 6 by default on x86-64).
 pub const MAX_NODES: usize = 64;
 /// Size of a page in bytes: memory comes in whole pages.
 pub const PAGE_BYTES: u64 = 4096;
@@ -327,7 +327,7 @@ impl GuestTopology {
             if scope == CacheScope::Cluster && self.shape.clusters == 1 {
                 continue;
             }
-            let mut first_of_unit = HashMap::new();
+            let mut first_of_unit = BTreeMap::new();
             for second in self.vcpus() {
                 let first = *first_of_unit.entry(self.position(second).first_of(scope)).or_insert(second);
                 let (first_node, second_node) = (self.node_of(first), self.node_of(second));
