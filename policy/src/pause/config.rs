@@ -36,7 +36,8 @@ pub struct PauseConfig {
     pub backoff_base_ns: u64,
     /// Longest back-off window. From the base to 1 s. Default 6.4 ms: research digest D2, seven doublings.
     pub backoff_max_ns: u64,
-    /// Longest park for a named owner, who will be woken by name. 1 µs to 1 s. Default 1 ms: design 5.4's measurements.
+    /// Least bound of a park on a named owner; the bound is four times the usual park, between this and `park_max_ns`.
+    /// 1 µs to 1 s. Default 1 ms: design 5.4's measurements.
     pub park_named_ns: u64,
     /// Longest park when nobody was named. 1 µs to 1 s. Default 200 µs: research digest D5.
     pub park_unnamed_ns: u64,
@@ -59,6 +60,15 @@ pub struct PauseConfig {
     pub stretch_epochs: u32,
     /// A tactic must bring this many 1/16 more than the present one to replace it. 0 to 16. Default 1.
     pub hysteresis_sixteenths: u32,
+    /// When the present tactic brings this many 1/16 less than another is remembered for, that one is tried at once.
+    /// 0 to 16. Default 3.
+    pub drop_sixteenths: u32,
+    /// Greatest bound of a park. From `park_named_ns` to 1 s. Default 20 ms: 16 vCPUs that take turns of 80 µs park for
+    /// 1.3 ms each; with a bound of 1 ms they made 2,500 hand-overs/s, with this one 12,000 (docs/performance-pause.md).
+    pub park_max_ns: u64,
+    /// The bound of a park is at least this much for each vCPU, all of which may have their turn first. 0 to 10 ms.
+    /// Default 250 µs: three hand-overs of 80 µs.
+    pub park_turn_ns: u64,
 }
 
 impl Default for PauseConfig {
@@ -78,6 +88,9 @@ impl Default for PauseConfig {
             epoch_ns: 10_000_000,
             stretch_epochs: 32,
             hysteresis_sixteenths: 1,
+            drop_sixteenths: 3,
+            park_max_ns: 20_000_000,
+            park_turn_ns: 250_000,
         }
     }
 }
@@ -103,7 +116,7 @@ const S: u64 = 1_000_000_000;
 impl PauseConfig {
     /// The parameters with their values and ranges, in the order of the struct.
     #[must_use]
-    pub fn parameters(&self) -> [(&'static str, u64, u64, u64); 13] {
+    pub fn parameters(&self) -> [(&'static str, u64, u64, u64); 16] {
         [
             ("bail_after", self.bail_after.into(), 1, 64),
             ("backoff_base_ns", self.backoff_base_ns, US, S),
@@ -118,6 +131,9 @@ impl PauseConfig {
             ("epoch_ns", self.epoch_ns, MS, S),
             ("stretch_epochs", self.stretch_epochs.into(), 1, 1024),
             ("hysteresis_sixteenths", self.hysteresis_sixteenths.into(), 0, 16),
+            ("drop_sixteenths", self.drop_sixteenths.into(), 0, 16),
+            ("park_max_ns", self.park_max_ns, self.park_named_ns, S),
+            ("park_turn_ns", self.park_turn_ns, 0, 10 * MS),
         ]
     }
 

@@ -21,6 +21,9 @@ pub struct PauseEvent {
     /// How often the source got what it waited for since its previous event; 0 says it is still the same wait.
     /// `None` where the source of events cannot tell.
     pub progress: Option<u32>,
+    /// Another event has named the source as the owner since the source last entered the guest. Its turn may have come
+    /// after it reported: it must not sleep on this report.
+    pub named_since_entry: bool,
     /// The source lost its CPU since its previous event.
     pub descheduled: bool,
 }
@@ -71,8 +74,8 @@ pub struct Decision {
     pub act: Act,
     /// By which rule the target was found; `None` if none was.
     pub class: Option<Class>,
-    /// Until then the source need not report again: another event would find the back-off window closed.
-    /// The event's own time if it may report at once.
+    /// Until then the source need not report again: another event would find the back-off window closed, and nobody is
+    /// parked whom only a report would wake. The event's own time if it may report at once.
     pub quiet_until: Nanos,
 }
 

@@ -5,6 +5,7 @@ mod bits;
 mod choose;
 mod config;
 mod decision;
+pub mod log;
 mod state;
 mod tactic;
 mod view;
@@ -33,7 +34,7 @@ pub fn decide(
     let crowded = view.get(event.source).and_then(|s| s.runqueue).is_some_and(|n| n > 1);
     let case = Case { event, view, config, now, crowded };
     let (act, class) = case.judge(state).unwrap_or_else(|reason| (Act::Bail(reason), None));
-    let quiet_until = state.conclude(event.source, act, config, now);
+    let quiet_until = state.conclude(event.source, act, view.parked_count() > 0, config, now);
     Decision { act, class, quiet_until }
 }
 
@@ -60,8 +61,6 @@ impl Case<'_> {
         if self.view.get(source).is_none_or(|s| s.state == VcpuState::Stopped) {
             return Err(Reason::NoSuchSource);
         }
-        let named_meanwhile = state.named.contains(source.index()) && self.event.progress == Some(0);
-        state.named.assign(source.index(), false);
         let hint = self.hint();
         let tactic = self.learn(hint.is_some(), state);
         if self.view.vcpu_count() < 2 {
@@ -71,18 +70,17 @@ impl Case<'_> {
             return Err(Reason::NamedSelf);
         }
         if let Some((target, class)) = hint {
-            let parked = self.is(target, VcpuState::Parked);
-            state.named.assign(target.index(), !parked);
             // A parked owner is woken whatever else holds: nobody but this event will do it.
-            if parked {
-                let tactic = if named_meanwhile { Tactic::Spin } else { tactic };
-                return Ok((self.execute(tactic, target), Some(class)));
+            if self.is(target, VcpuState::Parked) {
+                return Ok((self.execute(tactic, target, state), Some(class)));
             }
         }
-        if named_meanwhile {
+        if self.event.named_since_entry && self.event.progress == Some(0) {
             return Err(Reason::NamedMeanwhile);
         }
-        if state.vcpus[source.index()].is_backing_off(self.now) {
+        // Where others wait for this CPU and the owner is known, looking away costs more than looking.
+        let pressing = self.crowded && hint.is_some();
+        if !pressing && state.vcpus[source.index()].is_backing_off(self.now) {
             return Err(Reason::BackingOff);
         }
         self.target(hint, tactic, state)
@@ -109,7 +107,7 @@ impl Case<'_> {
         let gained = self.event.progress.unwrap_or(u32::from(changed));
         let cpus = self.view.usable_cpus();
         let learner = &mut state.learners[usize::from(named) * 2 + usize::from(cpus > 1)];
-        learner.observe(gained, Allowed::new(self.config, cpus), self.config, self.now)
+        learner.observe(gained, Allowed::new(self.config, self.view.vcpu_count(), cpus), self.config, self.now)
     }
 
     fn target(&self, hint: Option<(VcpuIndex, Class)>, tactic: Tactic, state: &mut PauseState) -> Verdict {
@@ -128,7 +126,7 @@ impl Case<'_> {
                 Err(reason) => return Err(reason),
             },
         };
-        Ok((self.execute(tactic, target), Some(class)))
+        Ok((self.execute(tactic, target, state), Some(class)))
     }
 
     fn guess(&self, state: &mut PauseState) -> Result<(VcpuIndex, Class), Reason> {
@@ -140,31 +138,39 @@ impl Case<'_> {
     }
 
     /// Turns a tactic and a target into the one sequence of system calls that does it.
-    fn execute(&self, tactic: Tactic, target: VcpuIndex) -> Act {
+    fn execute(&self, tactic: Tactic, target: VcpuIndex, state: &PauseState) -> Act {
         let parked = self.is(target, VcpuState::Parked);
         let mechanisms = self.config.mechanisms;
         let park = match tactic {
+            // Its own turn may have come while its report was on the way: to sleep through it would stall them all.
+            _ if self.event.named_since_entry => false,
             Tactic::Park => true,
-            Tactic::ParkLocal => self.shares_cpu(target),
             Tactic::Spin | Tactic::Yield => false,
         };
         let how = match tactic {
             Tactic::Spin if parked => How::Wake,
             Tactic::Spin => return Act::Spin,
-            _ if park => How::WakeAndPark { until: self.now.after(self.park_ns()) },
-            _ if parked => How::WakeThenYield,
+            _ if park => How::WakeAndPark { until: self.now.after(self.park_ns(state)) },
+            _ if parked && mechanisms.sched_yield => How::WakeThenYield,
+            _ if parked => How::Wake,
             _ if mechanisms.hypercall => How::Hypercall,
-            _ => How::SchedYield,
+            _ if mechanisms.sched_yield => How::SchedYield,
+            _ => return Act::Spin,
         };
         Act::YieldTo { target, how }
     }
 
-    fn park_ns(&self) -> u64 {
-        if self.event.owner.is_some() { self.config.park_named_ns } else { self.config.park_unnamed_ns }
-    }
-
-    fn shares_cpu(&self, target: VcpuIndex) -> bool {
-        let cpu = |vcpu| self.view.get(vcpu).and_then(|v| v.cpu);
-        cpu(target).is_some_and(|at| cpu(self.event.source) == Some(at))
+    /// Longest park: when an owner was named, long enough that a wake-up by name is missed by few (four times the usual
+    /// wait, which grows with the number of vCPUs that have their turn before), and bounded all the same.
+    fn park_ns(&self, state: &PauseState) -> u64 {
+        let config = self.config;
+        match self.event.owner {
+            None => config.park_unnamed_ns,
+            Some(_) => {
+                let turn = config.park_turn_ns.saturating_mul(self.view.vcpu_count() as u64);
+                let usual = state.usual_park_ns.saturating_mul(4);
+                turn.max(usual).clamp(config.park_named_ns, config.park_max_ns)
+            }
+        }
     }
 }

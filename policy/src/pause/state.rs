@@ -68,6 +68,8 @@ pub struct OutcomeEvent {
     pub target: Option<VcpuIndex>,
     /// What came of it.
     pub outcome: YieldOutcome,
+    /// The source was blocked, and the outcome is `Boosted` if it was woken by name and did not run into the bound.
+    pub parked: bool,
     /// How long the source went without its CPU for it, in nanoseconds.
     pub donated_ns: u64,
 }
@@ -87,8 +89,8 @@ pub struct PauseState {
     pub(crate) vcpus: Vec<Spinner>,
     /// Spinners that may be chosen at the next look; the kernel's `dy_eligible`.
     pub(crate) eligible: Bits,
-    /// vCPUs named as owners since they last reported.
-    pub(crate) named: Bits,
+    /// Mean time from a park to the wake-up by name.
+    pub(crate) usual_park_ns: u64,
     /// Index of the vCPU that was last boosted; the scan starts behind it. The index, never a loop counter
     /// (kernel bug 32bd348be3fa).
     pub(crate) last_boosted: Option<VcpuIndex>,
@@ -106,7 +108,7 @@ impl PauseState {
         Self {
             vcpus: vec![Spinner::default(); vcpus],
             eligible: Bits::new(vcpus),
-            named: Bits::new(vcpus),
+            usual_park_ns: 0,
             last_boosted: None,
             last_turn: None,
             guesses: 0,
@@ -124,6 +126,10 @@ impl PauseState {
             return;
         }
         source.reset_window();
+        if event.parked {
+            self.usual_park_ns =
+                self.usual_park_ns - self.usual_park_ns / 8 + event.donated_ns.min(config.park_max_ns) / 8;
+        }
         let Some(target) = event.target.filter(|t| t.index() < self.vcpus.len() && *t != event.source) else { return };
         self.last_boosted = Some(target);
         let change = i64::try_from(event.donated_ns).unwrap_or(i64::MAX);
@@ -158,7 +164,17 @@ impl PauseState {
     }
 
     /// Books `act` of `source` and closes the back-off window behind a decision that helped nobody.
-    pub(crate) fn conclude(&mut self, source: VcpuIndex, act: Act, config: &PauseConfig, now: Nanos) -> Nanos {
+    ///
+    /// Returns until when the source may stay silent: the window, but not while another vCPU is parked (`others_parked`),
+    /// for only a report wakes it.
+    pub(crate) fn conclude(
+        &mut self,
+        source: VcpuIndex,
+        act: Act,
+        others_parked: bool,
+        config: &PauseConfig,
+        now: Nanos,
+    ) -> Nanos {
         let Some(spinner) = self.vcpus.get_mut(source.index()) else { return now };
         let counters = &mut spinner.counters;
         match act {
@@ -173,7 +189,7 @@ impl PauseState {
             spinner.grow_window(config, now);
         }
         match act {
-            Act::Bail(_) => spinner.quiet_until.map_or(now, |until| until.later(now)),
+            Act::Bail(_) if !others_parked => spinner.quiet_until.map_or(now, |until| until.later(now)),
             _ => now,
         }
     }

@@ -9,6 +9,8 @@
 //!
 //! Invariant: integer arithmetic on arguments only; the same observations give the same tactic.
 
+use std::mem;
+
 use super::config::PauseConfig;
 use crate::time::Nanos;
 
@@ -21,12 +23,10 @@ pub(crate) enum Tactic {
     Yield,
     /// Wake the target and block.
     Park,
-    /// Block where the target needs this very CPU, yield where it needs another.
-    ParkLocal,
 }
 
 impl Tactic {
-    const ALL: [Self; 4] = [Self::Spin, Self::Yield, Self::Park, Self::ParkLocal];
+    const ALL: [Self; 3] = [Self::Spin, Self::Yield, Self::Park];
     const COUNT: usize = Self::ALL.len();
 }
 
@@ -38,22 +38,22 @@ pub(crate) struct Allowed {
 }
 
 impl Allowed {
-    /// What the granted mechanisms and the number of CPUs leave. `Spin` is always among them.
-    pub(crate) fn new(config: &PauseConfig, usable_cpus: u32) -> Self {
+    /// What the granted mechanisms and the number of CPUs leave; never nothing.
+    pub(crate) fn new(config: &PauseConfig, vcpus: usize, usable_cpus: u32) -> Self {
         let mechanisms = config.mechanisms;
         let yields = mechanisms.sched_yield || mechanisms.hypercall;
+        let acts = yields || mechanisms.park;
         let one_cpu = usable_cpus == 1;
         let bit = |tactic: Tactic, granted: bool| u8::from(granted) << tactic as u8;
-        let mask = bit(Tactic::Spin, true)
-            | bit(Tactic::Yield, yields)
-            | bit(Tactic::Park, mechanisms.park)
-            // On one CPU every target needs this very CPU: the same as `Park`.
-            | bit(Tactic::ParkLocal, mechanisms.park && yields && !one_cpu);
-        // Design 5.4: with one CPU parking wins from the start, with several yielding does.
-        let first = match (one_cpu, mechanisms.park, yields) {
-            (true, true, _) | (false, true, false) => Tactic::Park,
+        // On one CPU nobody else runs while the source spins: not worth a trial.
+        let mask =
+            bit(Tactic::Spin, !(one_cpu && acts)) | bit(Tactic::Yield, yields) | bit(Tactic::Park, mechanisms.park);
+        // Design 5.4: with a CPU for each vCPU spinning wins, with one for all parking, between the two yielding.
+        let first = match (vcpus <= usable_cpus as usize, mechanisms.park && (one_cpu || !yields), yields) {
+            (true, _, _) if !(one_cpu && acts) => Tactic::Spin,
+            (_, true, _) => Tactic::Park,
             (_, _, true) => Tactic::Yield,
-            (_, false, false) => Tactic::Spin,
+            (_, _, false) => Tactic::Spin,
         };
         Self { mask, first }
     }
@@ -81,10 +81,14 @@ pub(crate) struct Learner {
     incumbent: Tactic,
     /// The tactic on trial, if one is.
     trial: Option<Tactic>,
+    /// The trial went well, and is measured again for longer before it counts.
+    confirming: bool,
     started: bool,
     epoch_start: Nanos,
     gained: u64,
     epochs_left: u32,
+    /// Length of the present stretch.
+    stretch: u32,
     next_trial: u8,
 }
 
@@ -94,10 +98,12 @@ impl Default for Learner {
             records: [Record::default(); Tactic::COUNT],
             incumbent: Tactic::Spin,
             trial: None,
+            confirming: false,
             started: false,
             epoch_start: Nanos(0),
             gained: 0,
-            epochs_left: 1,
+            epochs_left: FIRST_STRETCH,
+            stretch: FIRST_STRETCH,
             next_trial: 0,
         }
     }
@@ -105,14 +111,18 @@ impl Default for Learner {
 
 /// An epoch this many times longer than meant measured a pause in the guest's work, not a tactic.
 const STALE_EPOCHS: u64 = 8;
+/// Epochs before the first trial, and again after each change: vCPUs start one after another, and the first measure of
+/// a tactic may be of something else. Each quiet stretch doubles the next, up to the configured length.
+const FIRST_STRETCH: u32 = 4;
 /// After a change of tactic this part of an epoch passes unmeasured: parks of the old tactic still run out.
-const SETTLE_DIVISOR: u64 = 8;
-/// A trial may be judged hopeless after this part of its epoch, when it brings less than this part of the incumbent.
+const SETTLE_DIVISOR: u64 = 4;
+/// A trial may be judged hopeless after half its epoch, when it brings less than this part of the incumbent.
 const HOPELESS_DIVISOR: u64 = 4;
-/// A race within a factor of two is measured this many times longer: 80 hand-overs are too few to tell 20 % apart.
-const CLOSE_FACTOR: u64 = 4;
+/// A trial that brings at least half is measured again, from scratch and this many times longer: 80 hand-overs are too
+/// few to tell 20 % apart, and yielding shines for the first rounds after parking has put the vCPUs in order.
+const CONFIRM_EPOCHS: u64 = 4;
 /// Upper bounds of [`Record::patience`] for a tactic that came close and for one that did not bring half.
-const PATIENCE: (u16, u16) = (8, 256);
+const PATIENCE: (u16, u16) = (32, 256);
 
 impl Learner {
     /// The tactic to use at `now`, after `gained` more progress was seen.
@@ -150,62 +160,77 @@ impl Learner {
     }
 
     fn restart(&mut self, now: Nanos, config: &PauseConfig) {
-        let settle = if self.trial.is_some() { config.epoch_ns / SETTLE_DIVISOR } else { 0 };
+        let settle = if self.trial.is_some() && !self.confirming { config.epoch_ns / SETTLE_DIVISOR } else { 0 };
         self.epoch_start = now.after(settle);
         self.gained = 0;
     }
 
     fn epoch_length(&self, config: &PauseConfig) -> u64 {
-        let close = self.trial.is_some_and(|trial| match (self.rate_of(trial), self.rate_of(self.incumbent)) {
-            (Some(trial), Some(incumbent)) => trial.saturating_mul(2) > incumbent,
-            _ => false,
-        });
-        config.epoch_ns * if close { CLOSE_FACTOR } else { 1 }
+        config.epoch_ns * if self.confirming { CONFIRM_EPOCHS } else { 1 }
     }
 
     fn is_hopeless(&self, elapsed: u64, config: &PauseConfig) -> bool {
         let Some(incumbent) = self.rate_of(self.incumbent) else { return false };
         self.trial.is_some()
-            && elapsed >= config.epoch_ns / HOPELESS_DIVISOR
+            && elapsed >= config.epoch_ns / 2
             && rate(self.gained, elapsed) < incumbent / HOPELESS_DIVISOR
     }
 
     /// Ends an epoch that brought `measured` per second.
     fn close(&mut self, measured: u64, allowed: Allowed, config: &PauseConfig) {
+        let promising = measured > self.rate_of(self.incumbent).unwrap_or(0) / 2;
+        if self.trial.is_some() && !self.confirming && promising {
+            self.confirming = true;
+            return;
+        }
+        self.confirming = false;
         if let Some(trial) = self.trial.take() {
-            self.judge(trial, measured, config);
-            self.epochs_left = config.stretch_epochs;
-            if self.untested(allowed) {
-                self.epochs_left = 1;
-            }
+            let changed = self.judge(trial, measured, config);
+            self.stretch = if changed { FIRST_STRETCH } else { self.stretch.saturating_mul(2) };
+            self.stretch = self.stretch.min(config.stretch_epochs);
+            self.epochs_left = self.stretch;
             return;
         }
+        let stretch = self.stretch;
         let record = self.record(self.incumbent);
-        record.rate = Some(record.rate.map_or(measured, |old| old - old / 4 + measured / 4));
+        let settled = stretch > FIRST_STRETCH;
+        record.rate = Some(record.rate.filter(|_| settled).map_or(measured, |old| old - old / 4 + measured / 4));
         self.epochs_left = self.epochs_left.saturating_sub(1);
-        if self.epochs_left == 0 {
+        self.trial = self.better_remembered(measured, allowed, config);
+        if self.trial.is_some() {
+            self.record(self.incumbent).rate = Some(measured);
+        } else if self.epochs_left == 0 {
             self.trial = self.pick_trial(allowed);
-            self.epochs_left = config.stretch_epochs;
+            self.epochs_left = self.stretch;
         }
     }
 
-    fn judge(&mut self, trial: Tactic, measured: u64, config: &PauseConfig) {
+    /// The incumbent has just brought less than another tactic once did: that one is tried at once. Yielding on one CPU
+    /// is like that: as good as parking while the scheduler's rotation happens to follow the lock, a third when not.
+    fn better_remembered(&self, measured: u64, allowed: Allowed, config: &PauseConfig) -> Option<Tactic> {
+        let needed = raised(measured, config.drop_sixteenths);
+        Tactic::ALL
+            .into_iter()
+            .filter(|tactic| allowed.contains(*tactic) && *tactic != self.incumbent)
+            .filter_map(|tactic| self.rate_of(tactic).map(|rate| (rate, tactic)))
+            .filter(|(rate, _)| *rate > needed)
+            .max_by_key(|(rate, _)| *rate)
+            .map(|(_, tactic)| tactic)
+    }
+
+    /// Compares a finished trial with the incumbent; true if it took over.
+    fn judge(&mut self, trial: Tactic, measured: u64, config: &PauseConfig) -> bool {
         let incumbent = self.rate_of(self.incumbent).unwrap_or(0);
-        let needed = incumbent.saturating_add(incumbent / 16 * u64::from(config.hysteresis_sixteenths));
-        let record = self.record(trial);
-        record.rate = Some(measured);
-        if measured > needed {
-            record.patience = 0;
-            self.incumbent = trial;
-            return;
-        }
-        let bound = if measured < incumbent / 2 { PATIENCE.1 } else { PATIENCE.0 };
-        record.patience = (record.patience * 2).clamp(1, bound);
+        let needed = raised(incumbent, config.hysteresis_sixteenths);
+        let won = measured > needed;
+        self.record(trial).rate = Some(measured);
+        let loser = if won { mem::replace(&mut self.incumbent, trial) } else { trial };
+        let hopeless = !won && measured < incumbent / 2;
+        let record = self.record(loser);
+        let (factor, bound) = if hopeless { (4, PATIENCE.1) } else { (2, PATIENCE.0) };
+        record.patience = (record.patience * factor).clamp(1, bound);
         record.wait = record.patience;
-    }
-
-    fn untested(&self, allowed: Allowed) -> bool {
-        Tactic::ALL.into_iter().any(|tactic| allowed.contains(tactic) && self.rate_of(tactic).is_none())
+        won
     }
 
     /// The next tactic to try: each in turn, passing over those that wait.
@@ -232,4 +257,8 @@ impl Learner {
 
 fn rate(gained: u64, elapsed_ns: u64) -> u64 {
     gained.saturating_mul(1_000_000_000) / elapsed_ns.max(1)
+}
+
+fn raised(rate: u64, sixteenths: u32) -> u64 {
+    rate.saturating_add(rate / 16 * u64::from(sixteenths))
 }

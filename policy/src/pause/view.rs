@@ -83,6 +83,7 @@ pub struct HostView {
     localities: Vec<Option<Locality>>,
     usable_cpus: u32,
     utilisation: Option<u32>,
+    parked: usize,
     pub(crate) wants: Bits,
     pub(crate) pending: Bits,
     pub(crate) preempted: Bits,
@@ -102,6 +103,7 @@ impl HostView {
             localities,
             usable_cpus: usable_cpus.max(1),
             utilisation: None,
+            parked: 0,
             wants: Bits::new(vcpus),
             pending: Bits::new(vcpus),
             preempted: Bits::new(vcpus),
@@ -126,6 +128,8 @@ impl HostView {
     pub fn set(&mut self, vcpu: VcpuIndex, seen: VcpuView) {
         let at = vcpu.index();
         let Some(slot) = self.vcpus.get_mut(at) else { return };
+        self.parked -= usize::from(slot.state == VcpuState::Parked);
+        self.parked += usize::from(seen.state == VcpuState::Parked);
         *slot = seen;
         self.wants.assign(at, seen.wants_cpu());
         self.pending.assign(at, seen.pending_interrupt);
@@ -140,6 +144,12 @@ impl HostView {
             change(&mut seen);
             self.set(vcpu, seen);
         }
+    }
+
+    /// Number of vCPUs that are parked.
+    #[must_use]
+    pub const fn parked_count(&self) -> usize {
+        self.parked
     }
 
     /// Number of host CPUs the vCPU threads may run on together.
