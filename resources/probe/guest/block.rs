@@ -70,6 +70,10 @@ pub struct Block {
     pub cache_numbers: [AtomicU32; 4],
     /// What the workload counted, see [`Counters`].
     pub counters: Counters,
+    /// The time-stamp counter when this CPU began the workload, in the ring it ran in.
+    pub began: AtomicU64,
+    /// And when it had stopped.
+    pub ended: AtomicU64,
     /// What CPUID said on this CPU. Written before the CPU arrives, never after.
     pub seen: UnsafeCell<CpuSeen>,
     /// How long this CPU waited for a lock or an answer.

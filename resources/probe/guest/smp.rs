@@ -94,7 +94,7 @@ pub fn arrive(block: &'static Block) -> bool {
 
 /// How long without a new CPU before the start-up interrupt is sent again, and before the rest is given up.
 const RETRY_US: u64 = 200_000;
-const GIVE_UP_AFTER_RETRIES: u32 = 5;
+const GIVE_UP_AFTER_RETRIES: u32 = 10;
 
 /// Starts every listed CPU but this one and waits for them. Returns how many came, or `None` without memory.
 pub fn start_all(first: &Block, low_page: u64, clocks: &Clocks, arena: &mut Arena) -> Option<u32> {
@@ -185,8 +185,7 @@ fn wake_first() {
 }
 
 /// Lets all CPUs work, this one among them, for `us` microseconds; returns when the last is done.
-/// `began` is called when they have been told to begin, `ended` when this CPU has stopped.
-pub fn work_together(first: &'static Block, clocks: &Clocks, us: u64, began: impl FnOnce(), ended: impl FnOnce()) {
+pub fn work_together(first: &'static Block, clocks: &Clocks, us: u64) {
     let others = present().count() as u32 - 1;
     WORKING.store(others, Ordering::Relaxed);
     stop_word().store(0, Ordering::Relaxed);
@@ -194,10 +193,8 @@ pub fn work_together(first: &'static Block, clocks: &Clocks, us: u64, began: imp
     if others > 0 {
         apic::send_to_others(apic::VECTOR_WAKE);
     }
-    began();
     clocks.arm(us);
     workload::work(first);
-    ended();
     let mut left = WORKING.load(Ordering::Acquire);
     while left != 0 {
         service::halt_while(&WORKING, left);

@@ -14,6 +14,7 @@ use crate::memory::BootInfo;
 use crate::record::{Cache, CacheKind, Cpu, Distance, Machine, Node};
 use crate::serial::say;
 use crate::smp;
+use crate::value::Bytes;
 
 /// The tables the report needs.
 #[derive(Clone, Copy)]
@@ -219,10 +220,9 @@ fn nodes(table: bool, tables: &Tables) {
     }
     let slit = tables.slit.unwrap_or_default();
     let len = acpi::localities(slit);
-    for (from, to) in (0..len).flat_map(|from| (0..len).map(move |to| (from, to))) {
-        if let Some(value) = acpi::distance(slit, from, to) {
-            say!("{}", Distance { from, to, value });
-        }
+    for (from, to) in (0..len).flat_map(|from| (0..len).step_by(Bytes::MAX).map(move |to| (from, to))) {
+        let values = Bytes::new((to..len).map_while(|to| acpi::distance(slit, from, to)));
+        say!("{}", Distance { from, to, values });
     }
 }
 

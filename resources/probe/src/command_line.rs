@@ -240,3 +240,63 @@ fn milliseconds(text: &str) -> Option<u32> {
     let value = number(whole, 0, MAX_MS / 1000)? * 1000 + number(decimals, 0, 999)? * scale;
     (1..=MAX_MS).contains(&value).then_some(value)
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn word(text: &str) -> Word {
+        Word::new(text.as_bytes())
+    }
+
+    #[test]
+    fn a_bare_name_and_a_named_workload_are_the_same() {
+        let expected = Command { workload: Workload::Ring, duration_ms: 3000, ..Command::default() };
+        assert_eq!(Command::parse("ring seconds=3"), Ok(expected));
+        assert_eq!(Command::parse(" seconds=3.000   workload=ring "), Ok(expected));
+        assert_eq!(Command::parse(""), Ok(Command::default()));
+    }
+
+    #[test]
+    fn every_key_is_set() {
+        let line = "ticket seconds=0.25 cpl=0 port=on spins=200 hold=7 think=0 block=64 send=each report=none";
+        let expected = Command {
+            workload: Workload::Ticket,
+            duration_ms: 250,
+            cpl: Ring::Kernel,
+            port: PortUse::On,
+            spins: Some(200),
+            hold: 7,
+            think: 0,
+            block_bytes: 64,
+            send: Send::Each,
+            detail: Detail::None,
+        };
+        assert_eq!(Command::parse(line), Ok(expected));
+    }
+
+    #[test]
+    fn every_wrong_word_is_named() {
+        for text in ["rings", "console=ttyS0", "=", "seconds", "Ring"] {
+            assert_eq!(Command::parse(text), Err(CommandError::UnknownWord(word(text))), "{text}");
+        }
+        for text in ["workload=x", "seconds=", "seconds=0", "seconds=301", "seconds=1.2345", "seconds=1.", "spins=0"] {
+            assert_eq!(Command::parse(text), Err(CommandError::BadValue(word(text))), "{text}");
+        }
+        for text in ["cpl=1", "port=yes", "hold=-1", "block=63", "block=1048577", "send=", "think=4294967296"] {
+            assert_eq!(Command::parse(text), Err(CommandError::BadValue(word(text))), "{text}");
+        }
+        assert_eq!(Command::parse("ring spin"), Err(CommandError::SecondWorkload(word("spin"))));
+    }
+
+    proptest! {
+        #[test]
+        fn any_line_is_a_command_or_an_error(line in "\\PC*") {
+            if let Err(error) = Command::parse(&line) {
+                prop_assert!(error.to_string().len() < 400);
+            }
+        }
+    }
+}

@@ -12,3 +12,9 @@ pub mod value;
 
 /// The guest: an ELF64 executable for x86-64 with a PVH entry note and a 64-bit Linux-protocol entry.
 pub static IMAGE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/probe.elf"));
+
+#[cfg(test)]
+#[path = "../guest/tests.rs"]
+#[expect(clippy::cast_possible_truncation, reason = "the guest is a 64-bit program and its casts are checked by range")]
+#[allow(missing_docs, unreachable_pub, dead_code, reason = "modules of a binary, of which the tests use a part")]
+mod guest;

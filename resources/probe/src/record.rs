@@ -8,7 +8,7 @@
 use core::fmt;
 
 use crate::command_line::{Ring, Workload};
-use crate::value::{Milli, Value, Word, words};
+use crate::value::{Bytes, Milli, Value, Word, words};
 
 /// What every machine-readable line begins with.
 pub const PREFIX: &str = "@probe";
@@ -209,14 +209,14 @@ records! {
         /// Memory on it.
         memory_bytes: u64,
     }
-    /// An entry of the distance matrix.
+    /// A row of the distance matrix, or 64 columns of it.
     Distance = "distance" {
         /// From this node.
         from: u32,
-        /// To this node.
+        /// To this node and those after it.
         to: u32,
-        /// 10 is local; 255 is unreachable.
-        value: u8,
+        /// One distance a node: 10 is local, 255 is unreachable.
+        values: Bytes,
     }
     /// What the machine has, in sums.
     Machine = "machine" {

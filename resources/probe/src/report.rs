@@ -111,3 +111,6 @@ impl<'a> Fields<'a> {
         self.entries[..self.len].iter().find(|(k, _)| *k == key).map(|(_, value)| *value)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -131,6 +131,57 @@ impl Value for Word {
     }
 }
 
+/// Up to 64 small numbers, printed with commas between them; none at all is printed as `-`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Bytes {
+    bytes: [u8; Self::MAX],
+    len: usize,
+}
+
+impl Bytes {
+    /// Most numbers there can be.
+    pub const MAX: usize = 64;
+
+    /// The first [`Self::MAX`] of `numbers`.
+    #[must_use]
+    pub fn new(numbers: impl Iterator<Item = u8>) -> Self {
+        let mut all = Self { bytes: [0; Self::MAX], len: 0 };
+        for (slot, number) in all.bytes.iter_mut().zip(numbers) {
+            *slot = number;
+            all.len += 1;
+        }
+        all
+    }
+
+    /// The numbers.
+    #[must_use]
+    pub fn as_slice(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_slice().fmt(f)
+    }
+}
+
+impl Value for Bytes {
+    fn print(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some((first, rest)) = self.as_slice().split_first() else { return f.write_str("-") };
+        first.print(f)?;
+        rest.iter().try_for_each(|number| write!(f, ",{number}"))
+    }
+    fn read(text: &str) -> Option<Self> {
+        let numbers = || text.split(',').map(<u8 as Value>::read);
+        if text == "-" {
+            return Some(Self::new(core::iter::empty()));
+        }
+        let whole = numbers().count() <= Self::MAX && numbers().all(|number| number.is_some());
+        whole.then(|| Self::new(numbers().flatten()))
+    }
+}
+
 /// An enum whose variants are printed as fixed words.
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $word:literal),* $(,)? }) => {

@@ -138,7 +138,7 @@ pub(super) fn work(plan: &Plan, block: &Block) {
 /// Binary search for a record that is there; 1 if it was found.
 #[inline(always)]
 fn search(sorted: &[u32], key: u32) -> u32 {
-    let wanted = 2 * (key % sorted.len().max(1) as u32);
+    let wanted = 2 * key.checked_rem(sorted.len() as u32).unwrap_or(0);
     let (mut low, mut high) = (0, sorted.len());
     while low < high {
         let middle = low + (high - low) / 2;

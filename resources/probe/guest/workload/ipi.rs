@@ -58,6 +58,9 @@ fn initiate(plan: &Plan, first: &'static Block) {
             }
         }
         let answered = tsc();
+        if stopped() {
+            break;
+        }
         first.waits.record(answered - sent);
         spin_ticks += answered - waiting;
         rounds += 1;

@@ -102,6 +102,7 @@ extern "C" fn in_any_ring(argument: u64) {
     // SAFETY: `work` passes a block.
     let block = unsafe { &*(argument as *const Block) };
     let plan = plan();
+    block.began.store(tsc(), Ordering::Relaxed);
     match plan.workload {
         Workload::Spin => spin::work(block),
         Workload::Ring => ring::work(plan, block),
@@ -110,6 +111,7 @@ extern "C" fn in_any_ring(argument: u64) {
         Workload::Ebizzy => ebizzy::work(plan, block),
         _ => {}
     }
+    block.ended.store(tsc(), Ordering::Relaxed);
 }
 
 /// Runs the workload that was asked for.
@@ -172,10 +174,12 @@ fn measure(first: &'static Block, command: &Command, port: Option<PausePort>, cl
     // SAFETY: no worker is at work.
     unsafe { PLAN.0.get().write(plan_made) };
     ring::prepare(plan());
-    let (mut began, mut ended) = (0, 0);
-    let us = u64::from(command.duration_ms) * 1000;
-    smp::work_together(first, clocks, us, || began = tsc(), || ended = tsc());
-    tell(clocks, clocks.us(ended - began));
+    smp::work_together(first, clocks, u64::from(command.duration_ms) * 1000);
+    // Read in the ring that the workload ran in. Whoever was waiting in a queue when the time was up saw the end later
+    // than it was; nobody saw it earlier.
+    let began = first.began.load(Ordering::Relaxed);
+    let ended = smp::present().map(|block| block.ended.load(Ordering::Relaxed)).min();
+    tell(clocks, clocks.us(ended.unwrap_or(began).saturating_sub(began)));
 }
 
 /// Workloads that record how long each wait was.
