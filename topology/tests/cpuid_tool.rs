@@ -17,7 +17,12 @@ use topology::cpuid::{self, CpuidEntry, Vendor, parse_dump, specialise, write_du
 use topology::guest::{GuestTopology, Position, Shape, ShapeRequest, TopologyError, TopologyRequest};
 use topology::id::VcpuIndex;
 
-const HOSTS: [(&str, &str); 2] = [("intel", include_str!("hosts/intel.txt")), ("amd", include_str!("hosts/amd.txt"))];
+/// An Intel host before and one since leaf 0x1F (this one a guest itself), and an AMD host.
+const HOSTS: [(&str, &str); 3] = [
+    ("intel", include_str!("hosts/intel.txt")),
+    ("intel-1f", include_str!("hosts/intel_1f.txt")),
+    ("amd", include_str!("hosts/amd.txt")),
+];
 
 /// Name, CPUs, nodes, and sockets, dies, clusters, cores, threads where they are asked for (0: derived).
 const MACHINES: [(&str, u32, u32, [u32; 5]); 9] = [
@@ -58,12 +63,14 @@ fn judge(dump: &str, machine: &GuestTopology) -> Result<(), Failed> {
     let machine = machine.clone().with_caches(cpuid::host_caches(&host))?;
     let leaves: Vec<Vec<CpuidEntry>> = machine.vcpus().map(|cpu| specialise(&host, &machine, cpu)).collect();
     let report = run_tool(&write_dump(&leaves))?;
+    // CPUID.00H:EAX, the highest leaf of the host.
+    let has_1f = host.iter().any(|leaf| leaf.function == 0 && leaf.eax >= 0x1F);
     // A block opens with `CPU n:` at the margin.
     let blocks: Vec<&str> = report.split("\nCPU ").collect();
     same("CPUs reported", &[machine.vcpu_count().to_string()], &[blocks.len().to_string()])?;
     for (cpu, block) in machine.vcpus().zip(blocks) {
         let seen = match Vendor::of(&host) {
-            Vendor::Intel => check_intel(&machine, cpu, block),
+            Vendor::Intel => check_intel(&machine, cpu, block, has_1f),
             Vendor::Amd => check_amd(&machine, cpu, block),
         };
         seen.map_err(|fault| format!("CPU {cpu}: {}", fault.message().unwrap_or_default()))?;
@@ -141,7 +148,7 @@ fn check_synthesis(machine: &GuestTopology, cpu: VcpuIndex, block: &str) -> Resu
     same("position", &[want], &[seen.to_owned()])
 }
 
-fn check_intel(machine: &GuestTopology, cpu: VcpuIndex, block: &str) -> Result<(), Failed> {
+fn check_intel(machine: &GuestTopology, cpu: VcpuIndex, block: &str, host_has_1f: bool) -> Result<(), Failed> {
     let (shape, at) = (machine.shape(), machine.position(cpu));
     check_synthesis(machine, cpu, block)?;
     let id = x2apic_id(shape, at).to_string();
@@ -149,8 +156,8 @@ fn check_intel(machine: &GuestTopology, cpu: VcpuIndex, block: &str) -> Result<(
     let (smt, core) = (bits(shape.threads), bits(shape.threads) + bits(shape.cores));
     let (die, package) = (core + bits(shape.clusters), core + bits(shape.clusters) + bits(shape.dies));
     let mut levels = vec![("1", smt), ("2", package), ("0", 0)];
-    let levels_are_two = shape.clusters == 1 && shape.dies == 1;
-    if !levels_are_two {
+    let has_1f = host_has_1f || shape.clusters > 1 || shape.dies > 1;
+    if has_1f {
         same("id in leaf 0x1F", &[id], &values(block, "x2APIC ID of logical processor"))?;
         levels.extend([("1", smt), ("2", core)]);
         levels.extend((shape.clusters > 1).then_some(("3", die)));
@@ -162,7 +169,7 @@ fn check_intel(machine: &GuestTopology, cpu: VcpuIndex, block: &str) -> Result<(
     same("level types", &kinds, &values(block, "level type"))?;
     same("level widths", &widths, &values(block, "bit width of level"))?;
     // Of leaf 0x1F the tool gives the logical processors of the core level as cores, on physical CPUs too.
-    let cores = if levels_are_two { shape.package_cpus() / shape.threads } else { shape.cluster_cpus() };
+    let cores = if has_1f { shape.cluster_cpus() } else { shape.package_cpus() / shape.threads };
     let threads = shape.threads;
     let multi = match (cores, threads) {
         (1, 1) => "none".to_owned(),

@@ -7,7 +7,8 @@
 //! Invariant: no leaf of the host's own shape is left, and every vCPU gets the same shape and caches.
 //!
 //! Sources: "SDM" is the Intel Software Developer's Manual vol. 2A, rev. 083, instruction CPUID; "APM" is the AMD64
-//! Architecture Programmer's Manual vol. 3, rev. 3.36, appendix E. On leaf 0x80000026 see [`leaf_8000_001e`].
+//! Architecture Programmer's Manual vol. 3, rev. 3.36, appendix E. Why leaf
+//! 0x80000026 is left out stands in `leaf_8000_001e`.
 
 mod cache_parameters;
 mod decode;

@@ -22,6 +22,11 @@ fn intel_host() -> Vec<CpuidEntry> {
     parse_dump(include_str!("../../tests/hosts/intel.txt")).unwrap().remove(0)
 }
 
+/// A host that has leaf 0x1F, itself a guest of two CPUs.
+fn intel_1f_host() -> Vec<CpuidEntry> {
+    parse_dump(include_str!("../../tests/hosts/intel_1f.txt")).unwrap().remove(0)
+}
+
 /// A host of a Zen 3's features, with a shape and caches of its own.
 fn amd_host() -> Vec<CpuidEntry> {
     parse_dump(include_str!("../../tests/hosts/amd.txt")).unwrap().remove(0)
@@ -139,6 +144,15 @@ fn what_is_no_topology_passes_through() {
 }
 
 #[test]
+fn leaf_1f_is_never_the_hosts() {
+    let machine = machine(8, 1, [0; 5]);
+    let leaves = specialise(&intel_1f_host(), &machine, VcpuIndex(7));
+    assert_eq!(registers(&leaves, 0x1F, 1), [3, 8, 0x201, 7]);
+    let l3 = CacheSpec { size_bytes: 480 << 20, ..default_caches()[3] };
+    assert_eq!(host_caches(&intel_1f_host())[3], l3, "sets need not be a power of two");
+}
+
+#[test]
 fn hygon_is_read_as_amd() {
     let hygon = entry(0, [0x10, 0x6F67_7948, 0x656E_6975, 0x6E65_476E]);
     assert_eq!(Vendor::of(&[hygon]), Vendor::Amd);
@@ -200,10 +214,13 @@ fn the_decoder_refuses_what_linux_would_complain_about() {
 
 proptest! {
     #[test]
-    fn decode_of_encode_is_the_machine_on_intel(machine in generate::machine(), l3 in any::<bool>()) {
-        let caches = if l3 { host_caches(&intel_host()) } else { default_caches()[..3].to_vec() };
+    fn decode_of_encode_is_the_machine_on_intel(
+        machine in generate::machine(), l3 in any::<bool>(), has_1f in any::<bool>(),
+    ) {
+        let host = if has_1f { intel_1f_host() } else { intel_host() };
+        let caches = if l3 { host_caches(&host) } else { default_caches()[..3].to_vec() };
         let machine = machine.with_caches(caches).unwrap();
-        let seen = decode(&all(&intel_host(), &machine)).unwrap();
+        let seen = decode(&all(&host, &machine)).unwrap();
         prop_assert_eq!(seen, DecodedTopology::expected(&machine, Vendor::Intel));
     }
 
