@@ -6,7 +6,11 @@
 use std::path::{Path, PathBuf};
 
 /// Production code of a file that one reader can hold; more becomes two files.
-pub(crate) const MOST_PRODUCTION_LINES: usize = 400;
+const MOST_PRODUCTION_LINES: usize = 400;
+
+/// Files that were longer before they were looked at, and how long. None may be added or grow, and one that has shrunk
+/// to the limit leaves the list.
+const OUTGROWN: &[(&str, usize)] = &[("lab/src/host.rs", 415)];
 
 /// Ends of the names of files that are source.
 const SOURCES: [&str; 8] = [".rs", ".c", ".h", ".S", ".s", ".ld", ".sh", ".py"];
@@ -48,8 +52,25 @@ pub(crate) fn missing_header(path: &str, text: &str) -> Option<String> {
     if !text.lines().take(within).any(|line| line.contains(LICENCE)) {
         return Some(format!("does not open with `{LICENCE}`"));
     }
-    let documented = text.lines().nth(1).is_some_and(|line| line.starts_with("//! "));
+    // The module's own lint opening may stand between, on one line or several.
+    let is_attribute = |line: &&str| ["#![", " ", ")]"].iter().any(|start| line.starts_with(start));
+    let documented = text.lines().skip(1).find(|line| !is_attribute(line)).is_some_and(|line| line.starts_with("//! "));
     (rust && !documented).then(|| "no `//!` line below the licence says what it is for".into())
+}
+
+/// What is wrong with the length of a file, if anything.
+pub(crate) fn is_outgrown(path: &str, lines: usize) -> Option<String> {
+    length_breach(OUTGROWN, path, lines)
+}
+
+fn length_breach(outgrown: &[(&str, usize)], path: &str, lines: usize) -> Option<String> {
+    let known = outgrown.iter().find(|(known, _)| *known == path);
+    let limit = known.map_or(MOST_PRODUCTION_LINES, |(_, lines)| *lines);
+    if lines > limit {
+        return Some(format!("{lines} lines, tests not counted"));
+    }
+    let mended = known.is_some() && lines <= MOST_PRODUCTION_LINES;
+    mended.then(|| "fits now: take it off the list of those that do not".into())
 }
 
 fn collect(root: &Path, directory: &str, found: &mut Vec<String>) {
@@ -69,7 +90,8 @@ fn collect(root: &Path, directory: &str, found: &mut Vec<String>) {
 #[test]
 fn a_missing_header_is_seen() {
     let good = "// SPDX-License-Identifier: Apache-2.0\n//! Does it.\n";
-    assert_eq!(missing_header("a.rs", good), None);
+    let opened = "// SPDX-License-Identifier: Apache-2.0\n#![expect(\n    unsafe_code,\n)]\n//! Does it.\n";
+    assert_eq!((missing_header("a.rs", good), missing_header("a.rs", opened)), (None, None));
     assert_eq!(missing_header("a.sh", "#!/bin/sh\n# SPDX-License-Identifier: Apache-2.0\n"), None);
     for bad in ["", "//! Does it.\n", "\n// SPDX-License-Identifier: Apache-2.0\n//! Late.\n"] {
         assert!(missing_header("a.rs", bad).unwrap().contains("SPDX"), "{bad:?}");
@@ -84,4 +106,13 @@ fn tests_are_told_from_production() {
         assert!(is_test(path), "{path}");
     }
     assert!(!is_test("a/src/test_bench.rs"));
+}
+
+#[test]
+fn a_long_file_is_seen_and_a_known_one_may_only_shrink() {
+    let breach = |path, lines| length_breach(&[("old.rs", 450)], path, lines);
+    assert_eq!((breach("new.rs", 400), breach("old.rs", 450)), (None, None));
+    assert!(breach("new.rs", 401).unwrap().contains("401"));
+    assert!(breach("old.rs", 451).unwrap().contains("451"));
+    assert!(breach("old.rs", 400).unwrap().contains("list"));
 }
