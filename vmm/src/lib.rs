@@ -3,5 +3,13 @@
 //!
 //! Flags and files become a [`config::Machine`]; a run becomes a [`report::Report`].
 
+pub mod boot;
+pub mod command;
 pub mod config;
+pub mod host;
+pub mod kvm;
+pub mod layout;
+pub mod memory;
 pub mod report;
+pub mod vcpu;
+pub mod vm;

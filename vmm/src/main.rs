@@ -1,10 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The command `vmm`.
+//! The command `vmm`: calls the library, says what went wrong, and gives the exit status.
 
+use std::env;
 use std::process::ExitCode;
+use std::time::Instant;
 
-use vmm::report::ExitStatus;
+use vmm::command;
 
 fn main() -> ExitCode {
-    ExitStatus::PoweredOff.into()
+    let started = Instant::now();
+    match command::execute(env::args_os(), started) {
+        Ok(status) => status.into(),
+        Err(error) => {
+            error.tell();
+            error.status().into()
+        }
+    }
 }

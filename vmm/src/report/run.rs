@@ -5,6 +5,7 @@
 //! `Option`, and its key is absent from the document when it is `None`.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
@@ -60,6 +61,16 @@ pub enum KvmKind {
     Svm,
     /// `/dev/kvm` works though the CPU offers neither.
     Software,
+}
+
+impl fmt::Display for KvmKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Vmx => "vmx",
+            Self::Svm => "svm",
+            Self::Software => "software",
+        })
+    }
 }
 
 /// What the run ran on.

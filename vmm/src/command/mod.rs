@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What `vmm` does when it is called: one function a command, between the command line and the rooms that do the work.
+
+mod run;
+mod summary;
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::time::Instant;
+
+use crate::config::cli::{self, CliError, Invocation};
+use crate::config::{self, ConfigError, MachineConfig, PrintError};
+use crate::report::ExitStatus;
+
+pub use run::RunError;
+
+/// A command failed.
+#[derive(Debug, thiserror::Error)]
+pub enum CommandError {
+    /// The command line, or the file it names.
+    #[error(transparent)]
+    Cli(#[from] CliError),
+    /// The configuration is no machine.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The configuration cannot be printed.
+    #[error(transparent)]
+    Print(#[from] PrintError),
+    /// Standard output cannot be written.
+    #[error("standard output cannot be written: {0}")]
+    Output(#[source] io::Error),
+    /// The run.
+    #[error(transparent)]
+    Run(#[from] RunError),
+}
+
+impl CommandError {
+    /// The exit status that says whose fault it was.
+    #[must_use]
+    pub fn status(&self) -> ExitStatus {
+        match self {
+            Self::Cli(CliError::Arguments(error)) if error.exit_code() == 0 => ExitStatus::PoweredOff,
+            Self::Cli(_) | Self::Config(_) => ExitStatus::Usage,
+            Self::Print(_) | Self::Output(_) | Self::Run(_) => ExitStatus::MonitorError,
+        }
+    }
+
+    /// Says it on stderr; help and version, which clap takes for errors, on stdout.
+    pub fn tell(&self) {
+        // Nobody is left to be told when stderr is closed.
+        let _ = match self {
+            Self::Cli(CliError::Arguments(error)) => error.print(),
+            error => writeln!(io::stderr(), "vmm: {error}"),
+        };
+    }
+}
+
+/// Carries out a command line; `started` is when the process began.
+///
+/// # Errors
+/// [`CommandError`].
+pub fn execute(args: impl IntoIterator<Item = OsString>, started: Instant) -> Result<ExitStatus, CommandError> {
+    match cli::parse(args)? {
+        Invocation::Run { config, check: false, print_config: None } => {
+            Ok(run::run(config.resolve()?, started)?)
+        }
+        Invocation::Run { config, check, print_config } => {
+            if check {
+                config.resolve()?;
+            }
+            print_config.map_or(Ok(ExitStatus::PoweredOff), |format| print(&config, format))
+        }
+        Invocation::Host { json } => host(json),
+        Invocation::Topology { config, format } => {
+            let _ = (config, format);
+            output("")
+        }
+    }
+}
+
+fn print(config: &MachineConfig, format: config::FileFormat) -> Result<ExitStatus, CommandError> {
+    output(&config::print(config, format)?)
+}
+
+fn host(_json: bool) -> Result<ExitStatus, CommandError> {
+    output("")
+}
+
+fn output(text: &str) -> Result<ExitStatus, CommandError> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).map_err(CommandError::Output)?;
+    Ok(ExitStatus::PoweredOff)
+}

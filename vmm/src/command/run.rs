@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A bare `vmm`: put the machine together, let it run, say how it went.
+
+use std::io;
+use std::sync::{Arc, PoisonError};
+use std::time::Instant;
+
+use super::summary::Summary;
+use crate::config::Machine;
+use crate::host::signals::EndingSignals;
+use crate::kvm::system::{OpenError, System};
+use crate::report::{ExitStatus, ReportError};
+use crate::vm::assembly::{AssemblyError, WithMemory};
+use crate::vm::event_loop::EventLoopError;
+use crate::vm::observed::SharedObserved;
+
+/// A run that did not come to a guest's own end.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The signals that end a run.
+    #[error("signals cannot be received: {0}")]
+    Signals(#[source] io::Error),
+    /// `/dev/kvm`.
+    #[error(transparent)]
+    Kvm(#[from] OpenError),
+    /// Putting the machine together.
+    #[error(transparent)]
+    Assembly(#[from] AssemblyError),
+    /// Serving it.
+    #[error(transparent)]
+    Events(#[from] EventLoopError),
+    /// Writing the report.
+    #[error(transparent)]
+    Report(#[from] ReportError),
+}
+
+/// Runs a machine to its end; `started` is when the process began. The summary goes to stderr, the report where the
+/// machine says.
+///
+/// # Errors
+/// [`RunError`]; nothing of the machine is left, and no report is written.
+pub(super) fn run(machine: Machine, started: Instant) -> Result<ExitStatus, RunError> {
+    // Before the first thread is started: all inherit the mask.
+    let signals = EndingSignals::block().map_err(RunError::Signals)?;
+    let system = System::open()?;
+    let observed = SharedObserved::default();
+    let report = machine.report.clone();
+    let assembled = WithMemory::map(machine, &system)?
+        .load()?
+        .devices(Arc::clone(&observed))?
+        .vcpus()?
+        .threads()?;
+    let finished = assembled.start().wait(signals)?;
+    let observed = Arc::clone(&observed);
+    let summary = Summary::of(&finished, &observed.lock().unwrap_or_else(PoisonError::into_inner), started);
+    summary.tell();
+    if let Some(target) = report {
+        target.write(&summary.report())?;
+    }
+    Ok(finished.outcome.status())
+}

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a run came to: measured once at its end, told to a person on stderr and to programs in the report.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Write as _};
+use std::io::{self, Write as _};
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use vm_memory::{GuestMemoryBackend, GuestMemoryRegion};
+
+use crate::host::{facts, memory_use};
+use crate::memory::GuestRam;
+use crate::report::{Exit, Guest, Host, Monitor, Report, SCHEMA, Seen, Start, VcpuReport, Workload};
+use crate::vcpu::counters::ExitKind;
+use crate::vcpu::thread::VcpuHandle;
+use crate::vm::observed::Observed;
+use crate::vm::running::Finished;
+
+/// The report of a run, and what of it a person is told.
+pub(super) struct Summary {
+    report: Report,
+}
+
+impl Summary {
+    /// Measures a run that is at its end; `started` is when the process began.
+    pub(super) fn of(finished: &Finished, observed: &Observed, started: Instant) -> Self {
+        let topology = &finished.machine.machine.topology;
+        let vcpus: Vec<VcpuReport> = finished.machine.handles.iter().map(vcpu).collect();
+        let report = Report {
+            schema: SCHEMA,
+            exit: Exit { status: finished.outcome.status().code(), reason: finished.outcome.to_string() },
+            host: Host { kvm: facts::kvm_kind(), kernel: facts::kernel_release(), cpus: facts::cpus_online() },
+            guest: Guest {
+                cpus: topology.vcpu_count(),
+                nodes: u32::try_from(topology.nodes().len()).unwrap_or(u32::MAX),
+                memory_bytes: topology.memory_bytes(),
+                seen: observed.machine.map(|machine| Seen { cpus: machine.cpus, nodes: machine.nodes }),
+            },
+            start: start(finished, observed, started),
+            monitor: Monitor { pss_bytes: pss(&finished.machine.ram) },
+            vcpus,
+            workload: observed.result.as_ref().map(workload),
+        };
+        Self { report }
+    }
+
+    /// The report.
+    pub(super) fn report(&self) -> &Report {
+        &self.report
+    }
+
+    /// Tells a person, on stderr.
+    pub(super) fn tell(&self) {
+        // A closed stderr has no reader to miss it.
+        let _ = io::stderr().write_all(self.to_string().as_bytes());
+    }
+}
+
+fn start(finished: &Finished, observed: &Observed, started: Instant) -> Start {
+    let since = |instant: Instant| microseconds(instant.saturating_duration_since(started));
+    let all_up = observed.ready.filter(|(ready, _)| ready.missing == 0);
+    Start {
+        first_instruction_us: finished.machine.handles.first().and_then(VcpuHandle::first_run).map(since),
+        last_ap_us: all_up.map(|(_, at)| since(at)),
+    }
+}
+
+fn microseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// 0 stands for "not measured": `/proc` is not mounted.
+fn pss(ram: &GuestRam) -> u64 {
+    let ranges: Vec<Range<u64>> = ram
+        .memory()
+        .iter()
+        .map(|region| {
+            let start = region.as_ptr() as u64;
+            start..start + region.len()
+        })
+        .collect();
+    memory_use::monitor_pss_bytes(&ranges).unwrap_or(0)
+}
+
+fn vcpu(handle: &VcpuHandle) -> VcpuReport {
+    let counts = ExitKind::ALL.into_iter().map(|kind| (kind.name().to_owned(), handle.exits().get(kind)));
+    VcpuReport {
+        index: handle.index().0,
+        apic_id: handle.apic_id().0,
+        tid: handle.tid().unwrap_or(0),
+        exits: counts.filter(|(_, count)| *count > 0).collect(),
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "microseconds of a run and rates are far below 2^53")]
+fn workload(result: &probe::record::Outcome) -> Workload {
+    let seconds = result.us as f64 / 1e6;
+    Workload {
+        name: result.workload.word().to_owned(),
+        seconds,
+        operations: result.operations,
+        operations_per_s: if seconds > 0.0 { result.operations as f64 / seconds } else { 0.0 },
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Report { exit, guest, start, monitor, vcpus, host, .. } = &self.report;
+        writeln!(f, "vmm: {}", exit.reason)?;
+        let seen = guest.seen.map_or_else(String::new, |seen| format!(", guest saw {} on {}", seen.cpus, seen.nodes));
+        writeln!(
+            f,
+            "  guest      {} vCPUs on {} nodes, {} MiB{seen}",
+            guest.cpus,
+            guest.nodes,
+            guest.memory_bytes >> 20
+        )?;
+        writeln!(f, "  host       {} KVM, Linux {}, {} CPUs", host.kvm, host.kernel, host.cpus)?;
+        let mut times = String::new();
+        for (name, value) in [("first guest instruction", start.first_instruction_us), ("last AP up", start.last_ap_us)] {
+            if let Some(us) = value {
+                write!(times, "{}{name} after {us} us", if times.is_empty() { "" } else { ", " })?;
+            }
+        }
+        if !times.is_empty() {
+            writeln!(f, "  start      {times}")?;
+        }
+        writeln!(f, "  monitor    {} KiB of memory (PSS without guest RAM)", monitor.pss_bytes >> 10)?;
+        writeln!(f, "  exits      {}", exits(vcpus))
+    }
+}
+
+/// Exits by kind, over all vCPUs.
+fn exits(vcpus: &[VcpuReport]) -> String {
+    let mut sums = BTreeMap::new();
+    for (kind, count) in vcpus.iter().flat_map(|vcpu| &vcpu.exits) {
+        *sums.entry(kind.as_str()).or_insert(0u64) += count;
+    }
+    let texts: Vec<String> = sums.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
+    if texts.is_empty() { "none".to_owned() } else { texts.join(", ") }
+}

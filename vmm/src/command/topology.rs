@@ -1,0 +1,2 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `vmm topology`: the shape a machine would have.

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The few facts about the host that every report carries.
+
+use std::arch::x86_64::__cpuid;
+use std::fs;
+use std::thread;
+
+use crate::report::KvmKind;
+
+/// What virtualises guests here, by what the processor offers.
+#[must_use]
+pub fn kvm_kind() -> KvmKind {
+    /// CPUID.01H:ECX[5]: VMX.
+    const VMX: u32 = 1 << 5;
+    /// CPUID.80000001H:ECX[2]: SVM.
+    const SVM: u32 = 1 << 2;
+    if __cpuid(1).ecx & VMX != 0 {
+        KvmKind::Vmx
+    } else if __cpuid(0x8000_0000).eax >= 0x8000_0001 && __cpuid(0x8000_0001).ecx & SVM != 0 {
+        KvmKind::Svm
+    } else {
+        KvmKind::Software
+    }
+}
+
+/// Release of the host kernel, as `uname -r` prints it; "unknown" where `/proc` is not mounted.
+#[must_use]
+pub fn kernel_release() -> String {
+    fs::read_to_string("/proc/sys/kernel/osrelease").map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned())
+}
+
+/// Host CPUs this process may use, at least 1.
+#[must_use]
+pub fn cpus_online() -> u32 {
+    thread::available_parallelism().map_or(1, |count| u32::try_from(count.get()).unwrap_or(u32::MAX))
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#![expect(unsafe_code, reason = "tcgetattr, tcsetattr and isatty")]
+//! Stdin as the guest's keyboard: raw while the guest runs, as it was on every way out.
+//!
+//! The old settings live in one static place, so that the panic hook (a panic aborts, no destructor runs) can put them
+//! back as well.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::panic;
+use std::sync::{Mutex, Once, PoisonError};
+
+/// The settings to go back to, while the terminal is raw.
+static SAVED: Mutex<Option<libc::termios>> = Mutex::new(None);
+static PANIC_HOOK: Once = Once::new();
+
+/// Whether stdin is a terminal.
+#[must_use]
+pub fn stdin_is_terminal() -> bool {
+    // SAFETY: isatty only looks at the descriptor.
+    unsafe { libc::isatty(libc::STDIN_FILENO) == 1 }
+}
+
+/// While this lives, stdin is raw: keys reach the guest one by one, without echo, Ctrl-C included.
+#[derive(Debug)]
+pub struct RawTerminal(());
+
+impl RawTerminal {
+    /// Makes stdin raw, if it is a terminal; `None` if it is not.
+    ///
+    /// # Errors
+    /// The kernel's own.
+    pub fn enter() -> io::Result<Option<Self>> {
+        if !stdin_is_terminal() {
+            return Ok(None);
+        }
+        let mut settings = MaybeUninit::uninit();
+        // SAFETY: tcgetattr fills the struct when it succeeds.
+        let settings = unsafe {
+            if libc::tcgetattr(libc::STDIN_FILENO, settings.as_mut_ptr()) != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            settings.assume_init()
+        };
+        *SAVED.lock().unwrap_or_else(PoisonError::into_inner) = Some(settings);
+        PANIC_HOOK.call_once(restore_on_panic);
+        let mut raw = settings;
+        // SAFETY: cfmakeraw changes the struct it is given.
+        unsafe { libc::cfmakeraw(&raw mut raw) };
+        // Output keeps its newline translation: the guest's console and our own messages share the screen.
+        raw.c_oflag = settings.c_oflag;
+        set(&raw)?;
+        Ok(Some(Self(())))
+    }
+}
+
+impl Drop for RawTerminal {
+    fn drop(&mut self) {
+        restore();
+    }
+}
+
+/// Puts stdin back to what it was before [`RawTerminal::enter`]; nothing if it is not raw.
+pub fn restore() {
+    // A panic while the lock is held cannot be waited for.
+    let Ok(mut saved) = SAVED.try_lock() else { return };
+    if let Some(settings) = saved.take() {
+        // Nothing is left to be done about an error: the terminal is gone.
+        let _ = set(&settings);
+    }
+}
+
+fn restore_on_panic() {
+    let previous = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        restore();
+        previous(info);
+    }));
+}
+
+fn set(settings: &libc::termios) -> io::Result<()> {
+    // SAFETY: tcsetattr reads the struct it is given.
+    match unsafe { libc::tcsetattr(libc::STDIN_FILENO, libc::TCSANOW, settings) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// What a key sequence means, once the escape key is taken out of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Key {
+    /// For the guest.
+    Guest(u8),
+    /// Ctrl-A x: end the guest at once, as in QEMU and kvmtool.
+    Quit,
+    /// Nothing to do yet, or a sequence without a meaning.
+    Swallowed,
+}
+
+/// Finds the escape sequences in what is typed: Ctrl-A x ends the guest, Ctrl-A Ctrl-A is one Ctrl-A for the guest.
+#[derive(Debug, Default)]
+pub struct EscapeKeys {
+    after_escape: bool,
+}
+
+impl EscapeKeys {
+    /// Ctrl-A.
+    pub const ESCAPE: u8 = 0x01;
+
+    /// Takes the next byte that was typed.
+    pub fn feed(&mut self, byte: u8) -> Key {
+        match (self.after_escape, byte) {
+            (false, Self::ESCAPE) => {
+                self.after_escape = true;
+                Key::Swallowed
+            }
+            (false, byte) => Key::Guest(byte),
+            (true, byte) => {
+                self.after_escape = false;
+                match byte {
+                    b'x' | b'X' => Key::Quit,
+                    Self::ESCAPE => Key::Guest(Self::ESCAPE),
+                    _ => Key::Swallowed,
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_escape_sequences_are_taken_out() {
+        let mut keys = EscapeKeys::default();
+        let typed = [b'a', 1, 1, 1, b'z', b'b', 1, b'x'].map(|byte| keys.feed(byte));
+        use Key::{Guest, Quit, Swallowed};
+        assert_eq!(
+            typed,
+            [Guest(b'a'), Swallowed, Guest(1), Swallowed, Swallowed, Guest(b'b'), Swallowed, Quit]
+        );
+    }
+}

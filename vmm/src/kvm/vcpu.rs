@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One vCPU as the kernel knows it: its registers, its CPUID, and the call that runs it.
+
+use std::io;
+
+use kvm_bindings::{KVM_MP_STATE_UNINITIALIZED, kvm_mp_state, kvm_regs, kvm_segment, kvm_sregs};
+use kvm_ioctls::VcpuFd;
+use topology::cpuid::CpuidEntry;
+
+use super::cpuid;
+use super::exit::{self, Exit};
+
+/// Where and how the boot processor starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EntryState {
+    /// PVH: 32-bit protected mode, flat segments, paging off, EBX = `hvm_start_info`
+    /// (xen/include/public/arch-x86/hvm/start_info.h, "PVH boot protocol").
+    Pvh {
+        /// Physical address of the entry point.
+        entry: u32,
+        /// Physical address of the start info.
+        start_info: u32,
+    },
+}
+
+/// A vCPU. Whoever holds it exclusively may run it; the kernel serialises the rest.
+#[derive(Debug)]
+pub struct Vcpu {
+    fd: VcpuFd,
+    run_bytes: usize,
+}
+
+impl Vcpu {
+    pub(super) fn new(fd: VcpuFd, run_bytes: usize) -> Self {
+        Self { fd, run_bytes }
+    }
+
+    /// Sets what CPUID shows on this vCPU. Before the first run only.
+    ///
+    /// # Errors
+    /// The kernel's own: `E2BIG` for too many entries, `EINVAL` after the vCPU has run.
+    pub fn set_cpuid(&self, entries: &[CpuidEntry]) -> io::Result<()> {
+        Ok(self.fd.set_cpuid2(&cpuid::to_kernel(entries)?)?)
+    }
+
+    /// Puts the vCPU into the state in which an application processor waits for INIT and SIPI.
+    ///
+    /// # Errors
+    /// The kernel's own.
+    pub fn wait_for_sipi(&self) -> io::Result<()> {
+        Ok(self.fd.set_mp_state(kvm_mp_state { mp_state: KVM_MP_STATE_UNINITIALIZED })?)
+    }
+
+    /// Sets the registers of the boot processor.
+    ///
+    /// # Errors
+    /// The kernel's own.
+    pub fn set_entry(&self, entry: EntryState) -> io::Result<()> {
+        match entry {
+            EntryState::Pvh { entry, start_info } => {
+                let mut sregs = self.fd.get_sregs()?;
+                pvh_segments(&mut sregs);
+                self.fd.set_sregs(&sregs)?;
+                let regs = kvm_regs {
+                    rip: u64::from(entry),
+                    rbx: u64::from(start_info),
+                    rflags: RFLAGS_RESERVED,
+                    ..Default::default()
+                };
+                Ok(self.fd.set_regs(&regs)?)
+            }
+        }
+    }
+
+    /// The instruction pointer, for explanations after a failed exit.
+    ///
+    /// # Errors
+    /// The kernel's own.
+    pub fn instruction_pointer(&self) -> io::Result<u64> {
+        Ok(self.fd.get_regs()?.rip)
+    }
+
+    /// Where the handler of a kick writes 1 so that the next `KVM_RUN` returns at once
+    /// (Documentation/virt/kvm/api.rst, `immediate_exit`). Valid while this vCPU lives.
+    pub fn immediate_exit(&mut self) -> *mut u8 {
+        &raw mut self.fd.get_kvm_run().immediate_exit
+    }
+
+    /// Takes back a request to leave `KVM_RUN` at once.
+    pub fn clear_immediate_exit(&mut self) {
+        self.fd.set_kvm_immediate_exit(0);
+    }
+
+    /// Runs the guest until something has to be done outside.
+    ///
+    /// # Errors
+    /// What `KVM_RUN` returns, but for `EINTR` and `EAGAIN`, which are exits.
+    pub fn run(&mut self) -> io::Result<Exit<'_>> {
+        // The wrapper decodes too, into a type without access width; only whether it succeeded is taken from it.
+        let failed = self.fd.run().err().map(|error| error.errno());
+        match failed {
+            None => Ok(exit::decode(self.fd.get_kvm_run(), self.run_bytes)),
+            Some(libc::EINTR) => Ok(Exit::Interrupted),
+            Some(libc::EAGAIN) => Ok(Exit::Again),
+            Some(errno) => Err(io::Error::from_raw_os_error(errno)),
+        }
+    }
+}
+
+/// RFLAGS[1] reads as one (Intel SDM vol. 1, section 3.4.3).
+const RFLAGS_RESERVED: u64 = 1 << 1;
+/// CR0.PE: protected mode (Intel SDM vol. 3A, section 2.5).
+const CR0_PE: u64 = 1;
+/// CR0.ET reads as one.
+const CR0_ET: u64 = 1 << 4;
+
+/// Flat 32-bit segments and a busy 32-bit TSS, as the PVH boot protocol prescribes.
+fn pvh_segments(sregs: &mut kvm_sregs) {
+    /// Code, execute/read, accessed (Intel SDM vol. 3A, table 3-1).
+    const CODE: u8 = 0xB;
+    /// Data, read/write, accessed.
+    const DATA: u8 = 0x3;
+    /// 32-bit TSS, busy (table 3-2).
+    const TSS_BUSY: u8 = 0xB;
+    let flat = |selector, kind| kvm_segment {
+        base: 0,
+        limit: 0xFFFF_FFFF,
+        selector,
+        type_: kind,
+        present: 1,
+        dpl: 0,
+        db: 1,
+        s: 1,
+        l: 0,
+        g: 1,
+        avl: 0,
+        unusable: 0,
+        padding: 0,
+    };
+    sregs.cs = flat(0x08, CODE);
+    let data = flat(0x10, DATA);
+    (sregs.ds, sregs.es, sregs.fs, sregs.gs, sregs.ss) = (data, data, data, data, data);
+    sregs.tr = kvm_segment { limit: 0x67, db: 0, s: 0, g: 0, ..flat(0x18, TSS_BUSY) };
+    sregs.cr0 = CR0_PE | CR0_ET;
+    sregs.cr4 = 0;
+    sregs.efer = 0;
+}

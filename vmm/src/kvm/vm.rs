@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#![expect(unsafe_code, reason = "KVM maps our memory into the guest; the regions outlive the VM by construction")]
+//! One virtual machine: its memory slots, its interrupt controllers, its vCPUs.
+
+use std::io;
+
+use kvm_bindings::{KVM_IRQCHIP_IOAPIC, kvm_irqchip, kvm_userspace_memory_region};
+use kvm_ioctls::{Cap, Kvm, VmFd};
+use topology::id::ApicId;
+use vm_memory::{Address, GuestMemoryBackend, GuestMemoryRegion};
+use vmm_sys_util::eventfd::EventFd;
+
+use super::vcpu::Vcpu;
+use crate::layout;
+use crate::memory::GuestRam;
+
+/// A request to the kernel about a VM failed.
+#[derive(Debug, thiserror::Error)]
+pub enum VmError {
+    /// `KVM_CREATE_VM`.
+    #[error("KVM cannot make a virtual machine: {0}")]
+    Create(#[source] io::Error),
+    /// `KVM_SET_TSS_ADDR`.
+    #[error("KVM does not take the TSS address {address:#x}: {source}")]
+    TssAddress {
+        /// Guest-physical address.
+        address: usize,
+        /// The kernel's reason.
+        source: io::Error,
+    },
+    /// `KVM_CREATE_IRQCHIP`.
+    #[error("KVM cannot make the interrupt controllers: {0}")]
+    InterruptControllers(#[source] io::Error),
+    /// `KVM_CAP_X2APIC_API`.
+    #[error("KVM cannot address APIC ids above 254 (KVM_CAP_X2APIC_API): {0}; ask for fewer vCPUs")]
+    X2apicIds(#[source] io::Error),
+    /// `KVM_SET_USER_MEMORY_REGION`.
+    #[error("KVM does not take {bytes:#x} bytes of RAM at {gpa:#x}: {source}")]
+    MemorySlot {
+        /// Guest-physical start.
+        gpa: u64,
+        /// Length.
+        bytes: u64,
+        /// The kernel's reason.
+        source: io::Error,
+    },
+    /// `KVM_IRQFD`.
+    #[error("KVM cannot connect interrupt line {gsi}: {source}")]
+    InterruptLine {
+        /// Global system interrupt.
+        gsi: u32,
+        /// The kernel's reason.
+        source: io::Error,
+    },
+    /// `KVM_CREATE_VCPU`.
+    #[error("KVM cannot make the vCPU with APIC id {apic_id}: {source}")]
+    CreateVcpu {
+        /// Which.
+        apic_id: ApicId,
+        /// The kernel's reason.
+        source: io::Error,
+    },
+}
+
+/// A virtual machine. Keeps the RAM that KVM maps alive for as long as it lives itself.
+#[derive(Debug)]
+pub struct Vm {
+    // Dropped before `ram`: the kernel lets go of the memory before it is unmapped.
+    fd: VmFd,
+    ram: Option<GuestRam>,
+}
+
+impl Vm {
+    pub(super) fn create(kvm: &Kvm) -> Result<Self, VmError> {
+        // EINTR is the kernel's answer when a signal arrives while it waits for its own set-up.
+        let fd = loop {
+            match kvm.create_vm() {
+                Err(error) if error.errno() == libc::EINTR => {}
+                other => break other,
+            }
+        }
+        .map_err(|error| VmError::Create(error.into()))?;
+        Ok(Self { fd, ram: None })
+    }
+
+    /// Gives the guest its RAM: one memory slot a range. Called once, before vCPUs run.
+    ///
+    /// # Errors
+    /// [`VmError::MemorySlot`].
+    pub fn set_ram(&mut self, ram: GuestRam) -> Result<(), VmError> {
+        for (slot, region) in (0u32..).zip(ram.memory().iter()) {
+            let slot = kvm_userspace_memory_region {
+                slot,
+                flags: 0,
+                guest_phys_addr: region.start_addr().raw_value(),
+                memory_size: region.len(),
+                userspace_addr: region.as_ptr() as u64,
+            };
+            // SAFETY: the range is a mapping owned by `ram`, which is stored in `self` below and dropped after `fd`,
+            // so it stays mapped while the kernel uses it. Slots are distinct and the ranges do not overlap.
+            unsafe { self.fd.set_user_memory_region(slot) }.map_err(|error| VmError::MemorySlot {
+                gpa: slot.guest_phys_addr,
+                bytes: slot.memory_size,
+                source: error.into(),
+            })?;
+        }
+        self.ram = Some(ram);
+        Ok(())
+    }
+
+    /// Makes the in-kernel PIC, I/O APIC and local APICs. There is no PIT: the ACPI tables announce none.
+    ///
+    /// # Errors
+    /// [`VmError::TssAddress`], [`VmError::InterruptControllers`], [`VmError::X2apicIds`] when `wide_ids` is asked for
+    /// (an APIC id above 254 exists) and the kernel has no such thing.
+    pub fn create_interrupt_controllers(&self, wide_ids: bool) -> Result<(), VmError> {
+        self.fd
+            .set_tss_address(layout::KVM_TSS)
+            .map_err(|error| VmError::TssAddress { address: layout::KVM_TSS, source: error.into() })?;
+        self.fd.create_irq_chip().map_err(|error| VmError::InterruptControllers(error.into()))?;
+        if wide_ids {
+            let mut cap = kvm_bindings::kvm_enable_cap { cap: Cap::X2ApicApi as u32, ..Default::default() };
+            cap.args[0] = u64::from(
+                kvm_bindings::KVM_X2APIC_API_USE_32BIT_IDS | kvm_bindings::KVM_X2APIC_API_DISABLE_BROADCAST_QUIRK,
+            );
+            self.fd.enable_cap(&cap).map_err(|error| VmError::X2apicIds(error.into()))?;
+        }
+        Ok(())
+    }
+
+    /// Lets a write to `event` raise the interrupt line `gsi` (edge triggered).
+    ///
+    /// # Errors
+    /// [`VmError::InterruptLine`].
+    pub fn connect_interrupt(&self, event: &EventFd, gsi: u32) -> Result<(), VmError> {
+        self.fd.register_irqfd(event, gsi).map_err(|error| VmError::InterruptLine { gsi, source: error.into() })
+    }
+
+    /// Whether the guest has unmasked an interrupt line at the I/O APIC, that is, whether anybody listens.
+    ///
+    /// # Errors
+    /// The kernel's own.
+    pub fn interrupt_unmasked(&self, gsi: u32) -> io::Result<bool> {
+        /// Mask bit of a redirection table entry (82093AA datasheet, section 3.2.4).
+        const MASKED: u64 = 1 << 16;
+        let mut chip = kvm_irqchip { chip_id: KVM_IRQCHIP_IOAPIC, ..Default::default() };
+        self.fd.get_irqchip(&mut chip)?;
+        // SAFETY: `ioapic` is the member that KVM fills for this chip_id, and it is plain integers.
+        let entries = unsafe { chip.chip.ioapic.redirtbl };
+        let Some(entry) = entries.get(gsi as usize) else { return Ok(false) };
+        // SAFETY: `bits` covers the whole entry, so every pattern of it is a valid u64.
+        let bits = unsafe { entry.bits };
+        Ok(bits & MASKED == 0)
+    }
+
+    /// Makes a vCPU. Its KVM id is its APIC id.
+    ///
+    /// # Errors
+    /// [`VmError::CreateVcpu`].
+    pub fn create_vcpu(&self, apic_id: ApicId) -> Result<Vcpu, VmError> {
+        self.fd
+            .create_vcpu(u64::from(apic_id.0))
+            .map(|fd| Vcpu::new(fd, self.fd.run_size()))
+            .map_err(|error| VmError::CreateVcpu { apic_id, source: error.into() })
+    }
+}

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Where everything is in the guest's physical address space and I/O space.
+//!
+//! The only place with such numbers: tables, loaders and devices get theirs handed in from here, so that what ACPI
+//! announces and what a device claims cannot differ.
+
+/// Size of a page, the unit in which RAM is given to the guest, in bytes.
+pub const PAGE_SIZE: u64 = 4096;
+
+/// End of the conventional memory below the reserved area, as a PC's BIOS reports it (e820), exclusive.
+pub const LOW_RAM_END: u64 = 0x9_FC00;
+/// Start of RAM above the legacy hole, where kernels are loaded.
+pub const HIGH_RAM_START: u64 = 0x10_0000;
+/// Start of the MMIO gap below 4 GiB.
+pub const MMIO_GAP_START: u64 = 0xC000_0000;
+/// End of the MMIO gap, exclusive: RAM goes on here.
+pub const MMIO_GAP_END: u64 = 0x1_0000_0000;
+
+/// The boot processor's GDT (PVH leaves it to the loader; the 64-bit boot protocol demands one).
+pub const GDT: u64 = 0x500;
+/// `hvm_start_info` of the PVH boot protocol.
+pub const PVH_START_INFO: u64 = 0x6000;
+/// Memory map entries that the PVH start info points to.
+pub const PVH_MEMORY_MAP: u64 = 0x6100;
+/// Most entries that fit between [`PVH_MEMORY_MAP`] and the zero page.
+pub const PVH_MEMORY_MAP_ENTRIES: usize = 128;
+/// Kernel command line.
+pub const COMMAND_LINE: u64 = 0x2_0000;
+/// Room for the kernel command line, its NUL included, in bytes.
+pub const COMMAND_LINE_BYTES: usize = 0x1_0000;
+
+/// ACPI root pointer, in the range a PC operating system searches (ACPI 6.5, section 5.2.5.1).
+pub const ACPI_RSDP: u64 = 0xE_0000;
+/// End of the area behind the RSDP that holds the other tables while they fit, exclusive.
+pub const ACPI_AREA_END: u64 = 0x10_0000;
+
+/// I/O APIC registers.
+pub const IOAPIC: u32 = 0xFEC0_0000;
+/// Local APIC registers.
+pub const LOCAL_APIC: u32 = 0xFEE0_0000;
+/// Three pages that VMX without unrestricted guest uses for its TSS; inside the gap, never RAM.
+pub const KVM_TSS: usize = 0xFFFB_D000;
+
+/// COM1: first of its eight I/O ports.
+pub const SERIAL_PORT: u16 = 0x3F8;
+/// COM1: its interrupt line.
+pub const SERIAL_GSI: u32 = 4;
+/// Keyboard controller command port; only the reset command is there.
+pub const I8042_PORT: u16 = 0x64;
+/// ACPI sleep control register (hardware-reduced ACPI).
+pub const SLEEP_CONTROL_PORT: u16 = 0x600;
+/// ACPI sleep status register.
+pub const SLEEP_STATUS_PORT: u16 = 0x601;
+/// ACPI reset register.
+pub const RESET_PORT: u16 = 0x602;
+/// What the guest writes to [`RESET_PORT`] to reset.
+pub const RESET_VALUE: u8 = 1;
+/// Event register of the generic event device: which event raised the interrupt.
+pub const EVENT_PORT: u16 = 0x603;
+/// Interrupt line of the generic event device.
+pub const EVENT_GSI: u32 = 9;
+/// pvpanic: the guest reports a panic here.
+pub const PVPANIC_PORT: u16 = 0x505;

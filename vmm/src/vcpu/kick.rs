@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#![expect(unsafe_code, reason = "signal handlers and pthread_kill")]
+//! Getting a vCPU thread out of `KVM_RUN`.
+//!
+//! The kick is a real-time signal. Its handler sets `immediate_exit` of the vCPU that the interrupted thread runs, so a
+//! kick that arrives just before `KVM_RUN` makes that call return at once
+//! (Documentation/virt/kvm/api.rst, `immediate_exit`): the window between looking for a request and entering the guest
+//! is closed without a signal mask.
+
+use std::cell::Cell;
+use std::io;
+use std::ptr;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use vmm_sys_util::signal::register_signal_handler;
+
+thread_local! {
+    // Const-initialised and without a destructor: reading it in a signal handler neither allocates nor locks.
+    static IMMEDIATE_EXIT: Cell<*mut u8> = const { Cell::new(ptr::null_mut()) };
+}
+
+/// The signal that kicks a vCPU thread.
+#[must_use]
+pub fn signal() -> libc::c_int {
+    libc::SIGRTMIN()
+}
+
+/// Installs the handler, for the whole process. Once, before the first vCPU thread is started.
+///
+/// # Errors
+/// The kernel's own.
+pub fn install_handler() -> io::Result<()> {
+    register_signal_handler(signal(), handle).map_err(|error| io::Error::from_raw_os_error(error.errno()))
+}
+
+extern "C" fn handle(_: libc::c_int, _: *mut libc::siginfo_t, _: *mut libc::c_void) {
+    let immediate_exit = IMMEDIATE_EXIT.get();
+    if !immediate_exit.is_null() {
+        // SAFETY: the pointer was set by this very thread in `Kickable::new` and is cleared before the vCPU's mapping
+        // goes away; the byte is written by this thread and read by the kernel only, and an atomic store is
+        // async-signal-safe.
+        unsafe { AtomicU8::from_ptr(immediate_exit) }.store(1, Ordering::Relaxed);
+    }
+}
+
+/// While this lives, a kick of the thread that made it sets `immediate_exit` of one vCPU.
+#[derive(Debug)]
+pub struct Kickable {
+    // Not Send: it speaks of the thread it was made on.
+    _thread: std::marker::PhantomData<*mut u8>,
+}
+
+impl Kickable {
+    /// Connects the calling thread with the byte that [`crate::kvm::vcpu::Vcpu::immediate_exit`] points to. The caller
+    /// drops this before the vCPU.
+    #[must_use]
+    pub fn new(immediate_exit: *mut u8) -> Self {
+        IMMEDIATE_EXIT.set(immediate_exit);
+        Self { _thread: std::marker::PhantomData }
+    }
+}
+
+impl Drop for Kickable {
+    fn drop(&mut self) {
+        IMMEDIATE_EXIT.set(ptr::null_mut());
+    }
+}

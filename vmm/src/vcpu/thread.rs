@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+#![expect(unsafe_code, reason = "pthread_kill on a thread that is not joined yet")]
+//! vCPU threads: started, named, kicked, joined. No exit logic.
+
+use std::io;
+use std::os::unix::thread::JoinHandleExt;
+use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use topology::id::{ApicId, VcpuIndex};
+
+use super::control::{Mailbox, NoAnswer, Reply, Request, State};
+use super::counters::ExitCounters;
+use super::kick::{self, Kickable};
+use super::run_loop::{AccessHandler, End, RunLoop};
+use crate::kvm::vcpu::Vcpu;
+
+/// Stack of a vCPU thread, in bytes. The run loop is shallow; what is not touched costs nothing.
+const STACK_BYTES: usize = 256 * 1024;
+
+/// Told when a vCPU comes to its end by itself.
+pub trait EndListener: Send + Sync {
+    /// `vcpu` has ended; called on its thread, at most once.
+    fn vcpu_ended(&self, vcpu: VcpuIndex, end: End);
+}
+
+/// What a vCPU thread shares with the rest of the monitor.
+#[derive(Debug, Default)]
+pub struct Shared {
+    mailbox: Mailbox,
+    exits: ExitCounters,
+    tid: AtomicI32,
+    first_run: OnceLock<Instant>,
+}
+
+/// A vCPU thread, from outside.
+#[derive(Debug)]
+pub struct VcpuHandle {
+    index: VcpuIndex,
+    apic_id: ApicId,
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// The thread could not be started.
+#[derive(Debug, thiserror::Error)]
+#[error("the thread of vCPU {index} cannot be started: {source}; raise the limit on processes (ulimit -u, pids cgroup)")]
+pub struct SpawnError {
+    /// Which vCPU.
+    pub index: VcpuIndex,
+    /// The kernel's reason.
+    pub source: io::Error,
+}
+
+impl VcpuHandle {
+    /// Starts the thread of a vCPU; it waits for [`Request::Run`].
+    ///
+    /// # Errors
+    /// [`SpawnError`].
+    pub fn spawn<H, L>(
+        index: VcpuIndex,
+        apic_id: ApicId,
+        vcpu: Vcpu,
+        accesses: Arc<H>,
+        listener: Arc<L>,
+    ) -> Result<Self, SpawnError>
+    where
+        H: AccessHandler + Send + Sync + 'static,
+        L: EndListener + 'static,
+    {
+        let shared = Arc::new(Shared::default());
+        let of_thread = Arc::clone(&shared);
+        let thread = thread::Builder::new()
+            .name(format!("vcpu{index}"))
+            .stack_size(STACK_BYTES)
+            .spawn(move || body(index, vcpu, &of_thread, &*accesses, &*listener))
+            .map_err(|source| SpawnError { index, source })?;
+        Ok(Self { index, apic_id, shared, thread: Some(thread) })
+    }
+
+    /// Which vCPU this is.
+    #[must_use]
+    pub fn index(&self) -> VcpuIndex {
+        self.index
+    }
+
+    /// Its APIC id.
+    #[must_use]
+    pub fn apic_id(&self) -> ApicId {
+        self.apic_id
+    }
+
+    /// Its thread id; `None` until the thread has run its first instruction.
+    #[must_use]
+    pub fn tid(&self) -> Option<i32> {
+        match self.shared.tid.load(Ordering::Acquire) {
+            0 => None,
+            tid => Some(tid),
+        }
+    }
+
+    /// The state it last reported.
+    #[must_use]
+    pub fn state(&self) -> State {
+        self.shared.mailbox.state()
+    }
+
+    /// Its exits so far.
+    #[must_use]
+    pub fn exits(&self) -> &ExitCounters {
+        &self.shared.exits
+    }
+
+    /// When it first went to run guest code; `None` before that.
+    #[must_use]
+    pub fn first_run(&self) -> Option<Instant> {
+        self.shared.first_run.get().copied()
+    }
+
+    /// Asks something of the thread and kicks it, without waiting. Asking all first and waiting then makes a change to
+    /// many vCPUs take as long as the slowest, not the sum.
+    pub fn ask(&self, request: Request) {
+        self.shared.mailbox.post(request);
+        self.kick();
+    }
+
+    /// Waits for the answer to what was asked last.
+    ///
+    /// # Errors
+    /// [`NoAnswer`] after `limit`.
+    pub fn wait(&self, limit: Duration) -> Result<Reply, NoAnswer> {
+        self.shared.mailbox.wait(limit)
+    }
+
+    fn kick(&self) {
+        if let Some(thread) = &self.thread {
+            // SAFETY: the thread is not joined while `self.thread` is there, so its pthread_t is valid even after the
+            // thread has ended; the handler of this signal was installed before any thread was started. An error can
+            // only be ESRCH, from a thread that has ended, and then there is nobody to kick.
+            unsafe { libc::pthread_kill(thread.as_pthread_t() as libc::pthread_t, kick::signal()) };
+        }
+    }
+}
+
+impl Drop for VcpuHandle {
+    fn drop(&mut self) {
+        self.ask(Request::Finish);
+        if let Some(thread) = self.thread.take() {
+            // A panic aborts the process, so a join cannot fail.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn body<H: AccessHandler, L: EndListener>(
+    index: VcpuIndex,
+    mut vcpu: Vcpu,
+    shared: &Shared,
+    accesses: &H,
+    listener: &L,
+) {
+    shared.tid.store(own_tid(), Ordering::Release);
+    let kickable = Kickable::new(vcpu.immediate_exit());
+    let mut run_loop = RunLoop { vcpu, mailbox: &shared.mailbox, accesses, exits: &shared.exits, first_run: &shared.first_run };
+    let end = run_loop.serve();
+    drop(kickable);
+    shared.mailbox.finished();
+    if end != End::Asked {
+        listener.vcpu_ended(index, end);
+    }
+}
+
+/// The calling thread's id. By system call: the standard library names glibc's `gettid` as a weak symbol, and a weak
+/// symbol stays null in a static binary.
+fn own_tid() -> i32 {
+    // SAFETY: gettid has no arguments and cannot fail.
+    let tid = unsafe { libc::syscall(libc::SYS_gettid) };
+    i32::try_from(tid).unwrap_or(0)
+}

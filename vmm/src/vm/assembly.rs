@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The stages from a machine's description to threads that wait for the word to run.
+//!
+//! Each stage is a type that only the stage before can make, and holds exactly what the later ones need. Dropping a
+//! stage gives back everything it holds.
+
+use std::io;
+use std::sync::Arc;
+
+use devices::acpi_pm::{self, AcpiPm};
+use devices::bus::{BusBuilder, BusError, Device};
+use devices::i8042::{self, I8042};
+use devices::pvpanic::PvPanic;
+use devices::serial;
+use topology::cpuid::{self, CpuidEntry};
+use topology::guest::TopologyError;
+use topology::id::VcpuIndex;
+use topology::memory_map::{AddressSpace, MemoryMap};
+
+use super::accesses::Buses;
+use super::console::{Console, ConsoleEvents, ConsoleOutput, EventLine};
+use super::end::EndNote;
+use super::observed::{Observer, SharedObserved};
+use super::payload::{self, PayloadError};
+use super::tables::{self, TablesError};
+use crate::config::Machine;
+use crate::kvm::system::System;
+use crate::kvm::vcpu::{EntryState, Vcpu};
+use crate::kvm::vm::{Vm, VmError};
+use crate::layout;
+use crate::memory::{GuestRam, MemoryError};
+use crate::vcpu::kick;
+use crate::vcpu::thread::{SpawnError, VcpuHandle};
+
+/// A machine could not be put together.
+#[derive(Debug, thiserror::Error)]
+pub enum AssemblyError {
+    /// More vCPUs than KVM allows.
+    #[error("{asked} vCPUs are more than this host's KVM allows a VM ({allowed}, KVM_CAP_MAX_VCPUS); ask for fewer")]
+    TooManyVcpus {
+        /// How many were asked for.
+        asked: u32,
+        /// How many there may be.
+        allowed: u32,
+    },
+    /// An APIC id that KVM cannot use.
+    #[error(
+        "vCPU {vcpu} would have APIC id {apic_id}, this host's KVM allows ids below {limit} (KVM_CAP_MAX_VCPU_ID); \
+         ask for fewer vCPUs, or for levels that are powers of two"
+    )]
+    ApicIdTooHigh {
+        /// Which vCPU.
+        vcpu: VcpuIndex,
+        /// Its id.
+        apic_id: u32,
+        /// First id that is out of range.
+        limit: u32,
+    },
+    /// CPUID of the host could not be read.
+    #[error("KVM does not tell what CPUID can show (KVM_GET_SUPPORTED_CPUID): {0}")]
+    SupportedCpuid(#[source] io::Error),
+    /// More memory than physical addresses reach on this host.
+    #[error(transparent)]
+    MemoryMap(#[from] TopologyError),
+    /// RAM.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+    /// A request about the VM.
+    #[error(transparent)]
+    Vm(#[from] VmError),
+    /// The kernel, its command line, its boot information.
+    #[error(transparent)]
+    Payload(#[from] PayloadError),
+    /// The ACPI tables.
+    #[error(transparent)]
+    Tables(#[from] TablesError),
+    /// The console's output.
+    #[error("the guest's serial port cannot be connected to {target}: {source}")]
+    Console {
+        /// What `--serial` names.
+        target: String,
+        /// The kernel's reason.
+        source: io::Error,
+    },
+    /// No descriptor is left for an interrupt line or an event.
+    #[error("no event descriptor can be made: {0}; raise the limit on open files (ulimit -n)")]
+    EventDescriptor(#[source] io::Error),
+    /// Two devices claim the same address: a fault of the layout.
+    #[error("the device layout is inconsistent: {0}")]
+    Bus(#[from] BusError),
+    /// A vCPU did not take its first state.
+    #[error("vCPU {vcpu} does not take its {what}: {source}")]
+    VcpuState {
+        /// Which vCPU.
+        vcpu: VcpuIndex,
+        /// What was set.
+        what: &'static str,
+        /// The kernel's reason.
+        source: io::Error,
+    },
+    /// The kick's signal handler.
+    #[error("the signal handler for kicks cannot be installed: {0}")]
+    KickHandler(#[source] io::Error),
+    /// A thread.
+    #[error(transparent)]
+    Spawn(#[from] SpawnError),
+}
+
+/// First stage: a VM with its RAM.
+#[derive(Debug)]
+pub struct WithMemory {
+    machine: Machine,
+    map: MemoryMap,
+    host_cpuid: Vec<CpuidEntry>,
+    vm: Vm,
+    ram: GuestRam,
+}
+
+impl WithMemory {
+    /// Makes the VM and gives it its RAM.
+    ///
+    /// # Errors
+    /// What the host cannot do: too many vCPUs, too high an APIC id, no memory.
+    pub fn map(machine: Machine, system: &System) -> Result<Self, AssemblyError> {
+        check_limits(&machine, system)?;
+        let host_cpuid = system.supported_cpuid().map_err(AssemblyError::SupportedCpuid)?;
+        let map = MemoryMap::new(&machine.topology, &address_space(&host_cpuid))?;
+        let ram = GuestRam::map(&map)?;
+        let mut vm = system.create_vm()?;
+        vm.set_ram(ram.clone())?;
+        Ok(Self { machine, map, host_cpuid, vm, ram })
+    }
+
+    /// Loads the kernel and writes everything it looks for in memory.
+    ///
+    /// # Errors
+    /// A kernel that cannot be loaded, tables that do not fit.
+    pub fn load(self) -> Result<Loaded, AssemblyError> {
+        let tables = tables::place(&self.machine.topology, &self.map, &self.ram)?;
+        let entry = payload::load(&self.machine.boot, &self.map, &self.ram, &tables)?;
+        Ok(Loaded { memory: self, entry })
+    }
+}
+
+fn check_limits(machine: &Machine, system: &System) -> Result<(), AssemblyError> {
+    let (asked, allowed) = (machine.topology.vcpu_count(), system.max_vcpus());
+    if asked > allowed {
+        return Err(AssemblyError::TooManyVcpus { asked, allowed });
+    }
+    let limit = system.max_vcpu_id();
+    let highest = machine.topology.vcpus().map(|vcpu| (machine.topology.apic_id(vcpu), vcpu)).max();
+    match highest {
+        Some((apic_id, vcpu)) if apic_id.0 >= limit => {
+            Err(AssemblyError::ApicIdTooHigh { vcpu, apic_id: apic_id.0, limit })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Where RAM can be: around the MMIO gap, up to the width of a physical address on this host.
+fn address_space(host_cpuid: &[CpuidEntry]) -> AddressSpace {
+    /// Widths that a processor without the leaf has (Intel SDM vol. 2A, CPUID, 80000008H).
+    const DEFAULT_WIDTH_BITS: u8 = 36;
+    // CPUID.80000008H:EAX[7:0]: physical address bits.
+    let leaf = host_cpuid.iter().find(|entry| entry.function == 0x8000_0008);
+    let width_bits = leaf.map_or(DEFAULT_WIDTH_BITS, |leaf| leaf.eax.to_le_bytes()[0]);
+    AddressSpace { gap_start: layout::MMIO_GAP_START, gap_end: layout::MMIO_GAP_END, width_bits }
+}
+
+/// Second stage: guest memory holds all that the guest will find.
+#[derive(Debug)]
+pub struct Loaded {
+    memory: WithMemory,
+    entry: EntryState,
+}
+
+impl Loaded {
+    /// Makes the interrupt controllers and the devices, and connects them.
+    ///
+    /// # Errors
+    /// No descriptors, a console that cannot be opened, a kernel that refuses an interrupt line.
+    pub fn devices(self, observed: SharedObserved) -> Result<WithDevices, AssemblyError> {
+        let Self { memory: WithMemory { machine, host_cpuid, vm, ram, .. }, entry } = self;
+        let wide_ids = machine.topology.vcpus().any(|vcpu| machine.topology.apic_id(vcpu).0 > XAPIC_MAX_ID);
+        vm.create_interrupt_controllers(wide_ids)?;
+        let end = Arc::new(EndNote::new().map_err(AssemblyError::EventDescriptor)?);
+        let events = Arc::new(ConsoleEvents::new(Arc::clone(&end)).map_err(AssemblyError::EventDescriptor)?);
+        let output = ConsoleOutput::open(&machine.serial, Observer::new(observed))
+            .map_err(|source| AssemblyError::Console { target: machine.serial.to_string(), source })?;
+        let console = Arc::new(Console::new(line(&vm, layout::SERIAL_GSI)?, output, Arc::clone(&events)));
+        let power = Arc::new(AcpiPm::new(Arc::clone(&end), line(&vm, layout::EVENT_GSI)?));
+        let ports = claim_ports(&end, &console, &power)?;
+        let buses = Arc::new(Buses { ports: ports.build(), memory: BusBuilder::new().build() });
+        Ok(WithDevices { machine, host_cpuid, vm, ram, entry, parts: Parts { buses, console, events, power, end } })
+    }
+}
+
+/// Highest id that an xAPIC can address; 255 is its broadcast (Intel SDM vol. 3A, section 11.6.1).
+const XAPIC_MAX_ID: u32 = 254;
+
+fn line(vm: &Vm, gsi: u32) -> Result<EventLine, AssemblyError> {
+    let line = EventLine::new().map_err(AssemblyError::EventDescriptor)?;
+    vm.connect_interrupt(&line.0, gsi)?;
+    Ok(line)
+}
+
+fn claim_ports(
+    end: &Arc<EndNote>,
+    console: &Arc<Console>,
+    power: &Arc<PowerRegisters>,
+) -> Result<BusBuilder, BusError> {
+    let keyboard = Arc::new(I8042::new(Arc::clone(end)));
+    let panic = Arc::new(PvPanic::new(Arc::clone(end)));
+    let port = |port: u16| u64::from(port);
+    BusBuilder::new()
+        .claim("serial port", port(layout::SERIAL_PORT), serial::REGISTERS, Arc::clone(console) as Arc<dyn Device>)?
+        .claim_window("keyboard controller", port(layout::I8042_PORT), 1, i8042::STATUS_COMMAND, keyboard)?
+        .claim("power registers", port(layout::SLEEP_CONTROL_PORT), acpi_pm::REGISTERS, Arc::clone(power) as Arc<dyn Device>)?
+        .claim("pvpanic", port(layout::PVPANIC_PORT), 1, panic)
+}
+
+/// The power registers and the power button.
+pub type PowerRegisters = AcpiPm<Arc<EndNote>, EventLine>;
+
+/// The devices, as the later stages share them.
+pub struct Parts {
+    /// What the guest's accesses reach.
+    pub buses: Arc<Buses>,
+    /// The serial port.
+    pub console: Arc<Console>,
+    /// What it tells the event loop.
+    pub events: Arc<ConsoleEvents>,
+    /// Power registers and button.
+    pub power: Arc<PowerRegisters>,
+    /// Where the end is noted.
+    pub end: Arc<EndNote>,
+}
+
+/// Third stage: everything but vCPUs.
+pub struct WithDevices {
+    machine: Machine,
+    host_cpuid: Vec<CpuidEntry>,
+    vm: Vm,
+    ram: GuestRam,
+    entry: EntryState,
+    parts: Parts,
+}
+
+impl WithDevices {
+    /// Makes the vCPUs with their CPUID, puts vCPU 0 at the kernel's entry point and lets the others wait for SIPI.
+    ///
+    /// # Errors
+    /// What the kernel refuses, vCPU by vCPU.
+    pub fn vcpus(self) -> Result<WithVcpus, AssemblyError> {
+        let topology = &self.machine.topology;
+        let mut vcpus = Vec::with_capacity(topology.vcpus().count());
+        for index in topology.vcpus() {
+            let vcpu = self.vm.create_vcpu(topology.apic_id(index))?;
+            let failed = |what| move |source| AssemblyError::VcpuState { vcpu: index, what, source };
+            let entries = cpuid::specialise(&self.host_cpuid, topology, index);
+            vcpu.set_cpuid(&entries).map_err(failed("CPUID"))?;
+            if index == VcpuIndex(0) {
+                vcpu.set_entry(self.entry).map_err(failed("entry state"))?;
+            } else {
+                vcpu.wait_for_sipi().map_err(failed("wait-for-SIPI state"))?;
+            }
+            vcpus.push(vcpu);
+        }
+        Ok(WithVcpus { machine: self.machine, vm: self.vm, ram: self.ram, parts: self.parts, vcpus })
+    }
+}
+
+/// Fourth stage: vCPUs, and no threads yet.
+pub struct WithVcpus {
+    machine: Machine,
+    vm: Vm,
+    ram: GuestRam,
+    parts: Parts,
+    vcpus: Vec<Vcpu>,
+}
+
+impl WithVcpus {
+    /// Starts a thread for each vCPU. None of them runs guest code before it is asked to.
+    ///
+    /// # Errors
+    /// [`AssemblyError::Spawn`]; the threads that were started before are ended again.
+    pub fn threads(self) -> Result<Assembled, AssemblyError> {
+        kick::install_handler().map_err(AssemblyError::KickHandler)?;
+        let Self { machine, vm, ram, parts, vcpus } = self;
+        let handles = machine
+            .topology
+            .vcpus()
+            .zip(vcpus)
+            .map(|(index, vcpu)| {
+                let apic_id = machine.topology.apic_id(index);
+                VcpuHandle::spawn(index, apic_id, vcpu, Arc::clone(&parts.buses), Arc::clone(&parts.end))
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        Ok(Assembled { handles, parts, vm, ram, machine })
+    }
+}
+
+/// Last stage: a machine that waits for the word to run.
+pub struct Assembled {
+    // Fields drop in order: threads end before what they use goes away.
+    /// The vCPU threads.
+    pub handles: Vec<VcpuHandle>,
+    /// The devices.
+    pub parts: Parts,
+    /// The VM.
+    pub vm: Vm,
+    /// Its RAM.
+    pub ram: GuestRam,
+    /// The description all this was made from.
+    pub machine: Machine,
+}

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The main thread while the guest runs: input for the console, output that waits, signals, the end.
+//!
+//! Every wait has an end: the loop sleeps until a descriptor is readable or the nearest deadline has come.
+
+use std::cell::Cell;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use devices::serial::Flushed;
+use event_manager::{EventManager, EventOps, Events, MutEventSubscriber, SubscriberOps};
+use vmm_sys_util::epoll::EventSet;
+
+use super::assembly::Assembled;
+use super::console::{Console, ConsoleEvents};
+use super::end::{EndNote, Outcome, StopCause};
+use super::input::Input;
+use crate::config::SerialConfig;
+use crate::host::signals::{EndingSignals, StopRequest};
+use crate::host::terminal::RawTerminal;
+use crate::layout;
+
+/// How long output without a newline may wait, at most: a prompt appears at once for a human.
+const FLUSH_AFTER: Duration = Duration::from_millis(10);
+/// How long a guest may take to power off after its power button was pressed.
+const POWER_OFF_LIMIT: Duration = Duration::from_secs(10);
+
+/// The event loop cannot work.
+#[derive(Debug, thiserror::Error)]
+pub enum EventLoopError {
+    /// epoll.
+    #[error("waiting for events failed: {0:?}")]
+    Wait(event_manager::Error),
+    /// The terminal.
+    #[error("the terminal on stdin cannot be made raw: {0}; use --serial file=PATH or none, or redirect stdin")]
+    Terminal(#[source] io::Error),
+    /// Stdin.
+    #[error("stdin cannot be used for the guest's console: {0}; use --serial file=PATH or none, or redirect stdin")]
+    Stdin(#[source] io::Error),
+}
+
+/// What wakes the loop without a descriptor.
+#[derive(Debug, Default)]
+struct Deadlines {
+    flush: Cell<Option<Instant>>,
+    power_off: Cell<Option<Instant>>,
+}
+
+impl Deadlines {
+    fn next(&self) -> Option<Instant> {
+        [self.flush.get(), self.power_off.get()].into_iter().flatten().min()
+    }
+}
+
+fn due(deadline: &Cell<Option<Instant>>, now: Instant) -> bool {
+    let due = deadline.get().is_some_and(|at| at <= now);
+    if due {
+        deadline.set(None);
+    }
+    due
+}
+
+/// Serves a running machine until its end is noted.
+pub(super) fn serve(machine: &Assembled, signals: EndingSignals) -> Result<Outcome, EventLoopError> {
+    let parts = &machine.parts;
+    let deadlines = Rc::new(Deadlines::default());
+    let mut manager: EventManager<Box<dyn MutEventSubscriber + '_>> =
+        EventManager::new().map_err(EventLoopError::Wait)?;
+    let input = match machine.machine.serial {
+        SerialConfig::Stdio => Some(Input::stdin(&parts.end).map_err(EventLoopError::Stdin)?),
+        SerialConfig::None | SerialConfig::File(_) => None,
+    };
+    // Dropped on every way out of here, which puts the terminal back.
+    let _raw = match &input {
+        Some(_) => RawTerminal::enter().map_err(EventLoopError::Terminal)?,
+        None => None,
+    };
+    manager.add_subscriber(Box::new(EndWatch(&parts.end)));
+    manager.add_subscriber(Box::new(ConsoleWatch {
+        console: &parts.console,
+        events: &parts.events,
+        deadlines: Rc::clone(&deadlines),
+        input,
+    }));
+    manager.add_subscriber(Box::new(Operator { machine, signals, deadlines: Rc::clone(&deadlines) }));
+    loop {
+        if let Some(outcome) = parts.end.take() {
+            return Ok(outcome);
+        }
+        wait(&mut manager, &deadlines)?;
+        let now = Instant::now();
+        if due(&deadlines.flush, now) && parts.console.flush() == Flushed::Waiting {
+            deadlines.flush.set(Some(now + FLUSH_AFTER));
+        }
+        if due(&deadlines.power_off, now) {
+            parts.end.note(Outcome::Stopped(StopCause::Deadline));
+        }
+    }
+}
+
+fn wait(
+    manager: &mut EventManager<Box<dyn MutEventSubscriber + '_>>,
+    deadlines: &Deadlines,
+) -> Result<(), EventLoopError> {
+    let milliseconds = match deadlines.next() {
+        // Rounded up, so that the deadline has come when the wait ends.
+        Some(at) => i32::try_from(at.saturating_duration_since(Instant::now()).as_millis() + 1).unwrap_or(i32::MAX),
+        None => -1,
+    };
+    match manager.run_with_timeout(milliseconds) {
+        Ok(_) => Ok(()),
+        Err(event_manager::Error::Epoll(error)) if error.errno() == libc::EINTR => Ok(()),
+        Err(error) => Err(EventLoopError::Wait(error)),
+    }
+}
+
+/// Wakes the loop when the end is noted.
+struct EndWatch<'a>(&'a Arc<EndNote>);
+
+impl MutEventSubscriber for EndWatch<'_> {
+    fn init(&mut self, ops: &mut EventOps) {
+        add(ops, Events::new(self.0.event(), EventSet::IN));
+    }
+
+    fn process(&mut self, _: Events, _: &mut EventOps) {
+        // Only to be heard of; the loop looks at the note itself.
+        let _ = self.0.event().read();
+    }
+}
+
+/// Watches the console: takes note of what it has to tell, feeds it what is typed.
+struct ConsoleWatch<'a> {
+    console: &'a Arc<Console>,
+    events: &'a Arc<ConsoleEvents>,
+    deadlines: Rc<Deadlines>,
+    input: Option<Input<'a>>,
+}
+
+impl MutEventSubscriber for ConsoleWatch<'_> {
+    fn init(&mut self, ops: &mut EventOps) {
+        add(ops, Events::new(self.events.event(), EventSet::IN));
+        if let Some(input) = &mut self.input {
+            input.begin(self.console, ops);
+        }
+    }
+
+    fn process(&mut self, events: Events, ops: &mut EventOps) {
+        if events.fd() == self.events.event().as_raw_fd() {
+            let _ = self.events.event().read();
+            if self.events.take_flush_due() && self.deadlines.flush.get().is_none() {
+                self.deadlines.flush.set(Some(Instant::now() + FLUSH_AFTER));
+            }
+            if !self.events.take_room() {
+                return;
+            }
+        }
+        if let Some(input) = &mut self.input {
+            input.pump(self.console, ops);
+        }
+    }
+}
+
+/// Signals and what they ask for.
+struct Operator<'a> {
+    machine: &'a Assembled,
+    signals: EndingSignals,
+    deadlines: Rc<Deadlines>,
+}
+
+impl MutEventSubscriber for Operator<'_> {
+    fn init(&mut self, ops: &mut EventOps) {
+        add(ops, Events::new(&self.signals, EventSet::IN));
+    }
+
+    fn process(&mut self, _: Events, _: &mut EventOps) {
+        match self.signals.take() {
+            Ok(Some(StopRequest::Immediate)) => self.stop(StopCause::Immediate),
+            Ok(Some(StopRequest::Graceful)) => self.press_power_button(),
+            Ok(None) | Err(_) => {}
+        }
+    }
+}
+
+impl Operator<'_> {
+    fn stop(&self, cause: StopCause) {
+        self.machine.parts.end.note(Outcome::Stopped(cause));
+    }
+
+    /// Presses the button once; a second SIGTERM does not wait any longer.
+    fn press_power_button(&self) {
+        let listens = self.machine.vm.interrupt_unmasked(layout::EVENT_GSI).unwrap_or(true);
+        if !listens {
+            self.stop(StopCause::NobodyListens);
+        } else if self.deadlines.power_off.get().is_some() {
+            self.stop(StopCause::Immediate);
+        } else {
+            self.machine.parts.power.press_power_button();
+            self.deadlines.power_off.set(Some(Instant::now() + POWER_OFF_LIMIT));
+        }
+    }
+}
+
+fn add(ops: &mut EventOps, events: Events) {
+    // A descriptor of our own, added once: refused only when the kernel has no memory left, and then the deadlines
+    // still end every wait.
+    let _ = ops.add(events);
+}

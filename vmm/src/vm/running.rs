@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A machine that runs: pause, resume, wait for its end.
+
+use std::time::{Duration, Instant};
+
+use topology::id::VcpuIndex;
+
+use super::assembly::Assembled;
+use super::end::Outcome;
+use super::event_loop::{self, EventLoopError};
+use crate::host::signals::EndingSignals;
+use crate::vcpu::control::{NoAnswer, Reply, Request, State};
+use crate::vcpu::thread::VcpuHandle;
+
+/// How long a vCPU thread may take to answer. A kick ends `KVM_RUN` within microseconds; a thread that is silent for
+/// this long is stuck in the kernel.
+const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+
+/// A vCPU thread did not do what was asked.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum ControlError {
+    /// No answer.
+    #[error("vCPU {vcpu}: {source}")]
+    NoAnswer {
+        /// Which.
+        vcpu: VcpuIndex,
+        /// For how long.
+        source: NoAnswer,
+    },
+    /// It has ended.
+    #[error("vCPU {vcpu} has finished; the guest is at its end")]
+    Finished {
+        /// Which.
+        vcpu: VcpuIndex,
+    },
+}
+
+/// A machine whose vCPUs run guest code, or are paused.
+pub struct Running {
+    machine: Assembled,
+}
+
+impl Assembled {
+    /// Gives the word to run, vCPU 0 first.
+    pub fn start(self) -> Running {
+        for vcpu in &self.handles {
+            vcpu.ask(Request::Run);
+        }
+        Running { machine: self }
+    }
+}
+
+impl Running {
+    /// The vCPU threads.
+    #[must_use]
+    pub fn vcpus(&self) -> &[VcpuHandle] {
+        &self.machine.handles
+    }
+
+    /// Stops all vCPUs; returns when none of them runs guest code any more.
+    ///
+    /// # Errors
+    /// [`ControlError`]: some may be paused and some not; resuming is allowed.
+    pub fn pause(&self) -> Result<(), ControlError> {
+        self.ask_all(Request::Pause, State::Paused)
+    }
+
+    /// Lets all vCPUs go on; returns when all have taken the word.
+    ///
+    /// # Errors
+    /// [`ControlError`].
+    pub fn resume(&self) -> Result<(), ControlError> {
+        self.ask_all(Request::Run, State::Running)
+    }
+
+    fn ask_all(&self, request: Request, wanted: State) -> Result<(), ControlError> {
+        for vcpu in self.vcpus() {
+            vcpu.ask(request);
+        }
+        for vcpu in self.vcpus() {
+            match vcpu.wait(ANSWER_LIMIT) {
+                Ok(Reply::Now(state)) if state == wanted => {}
+                Ok(Reply::Now(_) | Reply::AlreadyFinished) => {
+                    return Err(ControlError::Finished { vcpu: vcpu.index() });
+                }
+                Err(source) => return Err(ControlError::NoAnswer { vcpu: vcpu.index(), source }),
+            }
+        }
+        Ok(())
+    }
+
+    /// Serves the machine's events until the run is at its end, then stops every vCPU.
+    ///
+    /// # Errors
+    /// [`EventLoopError`]: the host refused something that the loop needs; the machine is stopped all the same.
+    pub fn wait(self, signals: EndingSignals) -> Result<Finished, EventLoopError> {
+        let outcome = event_loop::serve(&self.machine, signals)?;
+        // The guest is at its end; what it sent before that is still to be seen.
+        let ended_at = Instant::now();
+        for vcpu in self.vcpus() {
+            vcpu.ask(Request::Finish);
+        }
+        let _ = self.machine.parts.console.flush();
+        Ok(Finished { machine: self.machine, outcome, ended_at })
+    }
+}
+
+/// A machine at its end: nothing runs any more, everything can still be read.
+pub struct Finished {
+    /// What is left of it.
+    pub machine: Assembled,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// When.
+    pub ended_at: Instant,
+}
+
