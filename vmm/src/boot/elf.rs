@@ -7,9 +7,7 @@
 use std::fs::File;
 use std::io::{Cursor, Read, Seek};
 
-use linux_loader::elf::{
-    EM_386, EM_X86_64, Elf64_Ehdr, Elf64_Phdr, ELFCLASS32, ELFCLASS64, ELFDATA2LSB, PT_LOAD,
-};
+use linux_loader::elf::{ELFCLASS32, ELFCLASS64, ELFDATA2LSB, EM_386, EM_X86_64, Elf64_Ehdr, Elf64_Phdr, PT_LOAD};
 use linux_loader::loader::elf::{Elf, PvhBootCapability};
 use linux_loader::loader::{Error as LoaderError, KernelLoader};
 use vm_memory::{ByteValued, GuestMemoryMmap, ReadVolatile};
@@ -93,7 +91,8 @@ pub enum ElfError {
     /// A segment lies on the tables and parameters that the monitor writes.
     #[error(
         "segment {index} at {start:#x} overlaps the boot tables, which own everything below {:#x}; link the kernel \
-         higher", layout::HIGH_RAM_START
+         higher",
+        layout::HIGH_RAM_START
     )]
     SegmentOnTables {
         /// Which program header.

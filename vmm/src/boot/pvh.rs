@@ -18,7 +18,10 @@ const START_INFO_MAGIC: u32 = 0x336E_C578;
 #[derive(Debug, thiserror::Error)]
 pub enum PvhError {
     /// More regions than there is room for.
-    #[error("the memory map has {regions} regions, the boot information holds {}; use fewer nodes", layout::PVH_MEMORY_MAP_ENTRIES)]
+    #[error(
+        "the memory map has {regions} regions, the boot information holds {}; use fewer nodes",
+        layout::PVH_MEMORY_MAP_ENTRIES
+    )]
     TooManyRegions {
         /// How many there are.
         regions: usize,

@@ -61,9 +61,7 @@ impl CommandError {
 /// [`CommandError`].
 pub fn execute(args: impl IntoIterator<Item = OsString>, started: Instant) -> Result<ExitStatus, CommandError> {
     match cli::parse(args)? {
-        Invocation::Run { config, check: false, print_config: None } => {
-            Ok(run::run(config.resolve()?, started)?)
-        }
+        Invocation::Run { config, check: false, print_config: None } => Ok(run::run(config.resolve()?, started)?),
         Invocation::Run { config, check, print_config } => {
             if check {
                 config.resolve()?;

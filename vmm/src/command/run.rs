@@ -45,11 +45,7 @@ pub(super) fn run(machine: Machine, started: Instant) -> Result<ExitStatus, RunE
     let system = System::open()?;
     let observed = SharedObserved::default();
     let report = machine.report.clone();
-    let assembled = WithMemory::map(machine, &system)?
-        .load()?
-        .devices(Arc::clone(&observed))?
-        .vcpus()?
-        .threads()?;
+    let assembled = WithMemory::map(machine, &system)?.load()?.devices(Arc::clone(&observed))?.vcpus()?.threads()?;
     let finished = assembled.start().wait(signals)?;
     let observed = Arc::clone(&observed);
     let summary = Summary::of(&finished, &observed.lock().unwrap_or_else(PoisonError::into_inner), started);

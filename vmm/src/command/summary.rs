@@ -118,7 +118,8 @@ impl fmt::Display for Summary {
         )?;
         writeln!(f, "  host       {} KVM, Linux {}, {} CPUs", host.kvm, host.kernel, host.cpus)?;
         let mut times = String::new();
-        for (name, value) in [("first guest instruction", start.first_instruction_us), ("last AP up", start.last_ap_us)] {
+        for (name, value) in [("first guest instruction", start.first_instruction_us), ("last AP up", start.last_ap_us)]
+        {
             if let Some(us) = value {
                 write!(times, "{}{name} after {us} us", if times.is_empty() { "" } else { ", " })?;
             }

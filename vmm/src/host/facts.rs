@@ -26,7 +26,8 @@ pub fn kvm_kind() -> KvmKind {
 /// Release of the host kernel, as `uname -r` prints it; "unknown" where `/proc` is not mounted.
 #[must_use]
 pub fn kernel_release() -> String {
-    fs::read_to_string("/proc/sys/kernel/osrelease").map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned())
+    fs::read_to_string("/proc/sys/kernel/osrelease")
+        .map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned())
 }
 
 /// Host CPUs this process may use, at least 1.

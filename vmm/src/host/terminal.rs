@@ -136,9 +136,6 @@ mod tests {
         let mut keys = EscapeKeys::default();
         let typed = [b'a', 1, 1, 1, b'z', b'b', 1, b'x'].map(|byte| keys.feed(byte));
         use Key::{Guest, Quit, Swallowed};
-        assert_eq!(
-            typed,
-            [Guest(b'a'), Swallowed, Guest(1), Swallowed, Swallowed, Guest(b'b'), Swallowed, Quit]
-        );
+        assert_eq!(typed, [Guest(b'a'), Swallowed, Guest(1), Swallowed, Swallowed, Guest(b'b'), Swallowed, Quit]);
     }
 }

@@ -215,10 +215,7 @@ mod tests {
             count: 3,
             data_offset: offset as u64,
         };
-        assert_eq!(
-            decode(&mut pages[0], BYTES),
-            Exit::PortWrite { port: 0x3F8, width: 2, data: &[0; 6] },
-        );
+        assert_eq!(decode(&mut pages[0], BYTES), Exit::PortWrite { port: 0x3F8, width: 2, data: &[0; 6] },);
     }
 
     #[test]
@@ -237,7 +234,8 @@ mod tests {
     #[test]
     fn an_emulation_failure_carries_the_instruction() {
         let mut pages = run(KVM_EXIT_INTERNAL_ERROR);
-        let mut internal = kvm_bindings::kvm_run__bindgen_ty_1__bindgen_ty_10 { suberror: 1, ndata: 3, ..Default::default() };
+        let mut internal =
+            kvm_bindings::kvm_run__bindgen_ty_1__bindgen_ty_10 { suberror: 1, ndata: 3, ..Default::default() };
         internal.data[0] = 1;
         internal.data[1] = u64::from_le_bytes([3, 0x0F, 0x57, 0xC0, 0, 0, 0, 0]);
         pages[0].__bindgen_anon_1.internal = internal;

@@ -21,7 +21,9 @@ pub enum OpenError {
     )]
     Missing,
     /// The device is there and we may not open it.
-    #[error("/dev/kvm: permission denied; add the user to the group that owns the device, usually `kvm`, or run as root")]
+    #[error(
+        "/dev/kvm: permission denied; add the user to the group that owns the device, usually `kvm`, or run as root"
+    )]
     Permission,
     /// Opening failed in another way.
     #[error("/dev/kvm cannot be opened: {0}")]

@@ -125,10 +125,7 @@ impl Mailbox {
     /// and the handle's owner always sends [`Request::Finish`] last.
     pub fn next(&self) -> Request {
         let slot = self.lock();
-        let slot = self
-            .changed
-            .wait_while(slot, |slot| slot.request.is_none())
-            .unwrap_or_else(PoisonError::into_inner);
+        let slot = self.changed.wait_while(slot, |slot| slot.request.is_none()).unwrap_or_else(PoisonError::into_inner);
         slot.request.unwrap_or(Request::Finish)
     }
 

@@ -4,8 +4,8 @@
 
 use std::io;
 use std::os::unix::thread::JoinHandleExt;
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -46,7 +46,9 @@ pub struct VcpuHandle {
 
 /// The thread could not be started.
 #[derive(Debug, thiserror::Error)]
-#[error("the thread of vCPU {index} cannot be started: {source}; raise the limit on processes (ulimit -u, pids cgroup)")]
+#[error(
+    "the thread of vCPU {index} cannot be started: {source}; raise the limit on processes (ulimit -u, pids cgroup)"
+)]
 pub struct SpawnError {
     /// Which vCPU.
     pub index: VcpuIndex,
@@ -163,7 +165,8 @@ fn body<H: AccessHandler, L: EndListener>(
 ) {
     shared.tid.store(own_tid(), Ordering::Release);
     let kickable = Kickable::new(vcpu.immediate_exit());
-    let mut run_loop = RunLoop { vcpu, mailbox: &shared.mailbox, accesses, exits: &shared.exits, first_run: &shared.first_run };
+    let mut run_loop =
+        RunLoop { vcpu, mailbox: &shared.mailbox, accesses, exits: &shared.exits, first_run: &shared.first_run };
     let end = run_loop.serve();
     drop(kickable);
     shared.mailbox.finished();

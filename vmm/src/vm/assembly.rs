@@ -215,7 +215,12 @@ fn claim_ports(
     BusBuilder::new()
         .claim("serial port", port(layout::SERIAL_PORT), serial::REGISTERS, Arc::clone(console) as Arc<dyn Device>)?
         .claim_window("keyboard controller", port(layout::I8042_PORT), 1, i8042::STATUS_COMMAND, keyboard)?
-        .claim("power registers", port(layout::SLEEP_CONTROL_PORT), acpi_pm::REGISTERS, Arc::clone(power) as Arc<dyn Device>)?
+        .claim(
+            "power registers",
+            port(layout::SLEEP_CONTROL_PORT),
+            acpi_pm::REGISTERS,
+            Arc::clone(power) as Arc<dyn Device>,
+        )?
         .claim("pvpanic", port(layout::PVPANIC_PORT), 1, panic)
 }
 

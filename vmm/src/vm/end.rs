@@ -126,7 +126,9 @@ impl fmt::Display for Explanation<'_> {
                 write!(f, "KVM gave up (KVM_EXIT_INTERNAL_ERROR, suberror {})", error.suberror)?;
                 rip.map_or(Ok(()), |rip| write!(f, " at RIP {rip:#x}"))
             }
-            End::UnknownExit { kind, reason } => write!(f, "KVM made an exit this monitor does not know: {kind} ({reason})"),
+            End::UnknownExit { kind, reason } => {
+                write!(f, "KVM made an exit this monitor does not know: {kind} ({reason})")
+            }
             End::RunFailed { errno } => write!(f, "KVM_RUN failed: {}", io::Error::from_raw_os_error(*errno)),
         }
     }
@@ -215,7 +217,10 @@ mod tests {
         let error = InternalError { suberror: SUBERROR_EMULATION, instruction: None };
         let outcome = Outcome::Broken { vcpu: VcpuIndex(3), end: End::InternalError { error, rip: Some(0x10_0040) } };
         let text = outcome.to_string();
-        assert!(text.contains("vCPU 3") && text.contains("0x100040") && text.contains("software-virtualised"), "{text}");
+        assert!(
+            text.contains("vCPU 3") && text.contains("0x100040") && text.contains("software-virtualised"),
+            "{text}"
+        );
         assert_eq!(outcome.status(), ExitStatus::MonitorError);
     }
 }

@@ -7,7 +7,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use probe::record::{Machine, Ready, Record, Outcome};
+use probe::record::{Machine, Outcome, Ready, Record};
 use probe::report::{LINE_MAX, parse_line};
 
 /// What the probe guest has reported so far.

@@ -114,4 +114,3 @@ pub struct Finished {
     /// When.
     pub ended_at: Instant,
 }
-

@@ -63,9 +63,7 @@ pub fn place(topology: &GuestTopology, map: &MemoryMap, ram: &GuestRam) -> Resul
     let reserved = area(map, needed)?;
     let tables = acpi::build(topology, map, &platform(&reserved))?;
     for (gpa, bytes) in tables.pieces() {
-        ram.memory()
-            .write_slice(bytes, GuestAddress(gpa))
-            .map_err(|source| TablesError::Write { gpa, source })?;
+        ram.memory().write_slice(bytes, GuestAddress(gpa)).map_err(|source| TablesError::Write { gpa, source })?;
     }
     Ok(PlacedTables { rsdp: layout::ACPI_RSDP, reserved })
 }
