@@ -1,39 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Placement at start: the documented properties on random hosts, and the wishes that must be refused.
 
-use policy::placement::{
-    Claim, Guest, GuestCpu, GuestNode, Mode, Note, PlacementError, Plan, Rule, Rules, Wishes, plan,
-};
+#[path = "support/placement.rs"]
+mod support;
+
+use policy::placement::{Claim, Guest, GuestNode, Mode, Note, PlacementError, Plan, Rule, Rules, Wishes, plan};
 use proptest::prelude::*;
 use topology::cpu_set::CpuSet;
 use topology::guest::{GuestTopology, ShapeRequest, TopologyRequest};
-use topology::host::{Capture, HostShape, HostTopology};
+use topology::host::HostTopology;
 use topology::id::{HostCpu, HostNode, NodeId};
 
-const GIB: u64 = 1 << 30;
-
-fn host(nodes: u32, llcs: u32, clusters: u32, cores: u32, threads: u32) -> HostTopology {
-    HostShape { nodes, llcs, clusters, cores, threads, node_memory_bytes: 64 * GIB }.build().unwrap()
-}
-
-fn fixture(text: &str) -> HostTopology {
-    HostTopology::from_capture(&Capture::parse(text).unwrap()).unwrap()
-}
-
-/// A guest of `vcpus` dealt evenly to `nodes`, every vCPU a core, `cluster` vCPUs a cluster.
-fn guest(vcpus: u32, nodes: u32, cluster: u32) -> Guest {
-    let node = |id| GuestNode { id: NodeId(id), memory_bytes: GIB, host_node: None };
-    let cpu = |index: u32| GuestCpu {
-        node: (index * nodes / vcpus) as usize,
-        cluster: index / cluster + 1000 * (index * nodes / vcpus),
-        core: index,
-    };
-    Guest { vcpus: (0..vcpus).map(cpu).collect(), nodes: (0..nodes).map(node).collect() }
-}
-
-fn set(list: &str) -> CpuSet<HostCpu> {
-    list.parse().unwrap()
-}
+use support::{GIB, fixture, guest, host, set};
 
 fn wishes(mode: Mode) -> Wishes {
     Wishes { mode, ..Wishes::default() }

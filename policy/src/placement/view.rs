@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a rebalancing pass sees: loads of vCPUs and CPUs over the last window, and where memory is.
+//!
+//! Invariant: plain facts of one moment. A vCPU or CPU that is missing from its slice counts as idle.
+
+use serde::{Deserialize, Serialize};
+use topology::id::HostCpu;
+
+use crate::time::Nanos;
+
+/// Loads are in 1024ths of a CPU.
+pub const FULL: u32 = 1024;
+
+/// One vCPU over the last window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VcpuLoad {
+    /// The CPU it was placed on, or last ran on if it may roam.
+    pub cpu: HostCpu,
+    /// Time it ran, in 1024ths of the window (`/proc/self/task/TID/schedstat`, first field).
+    pub running: u32,
+    /// Time it was runnable and waited, in 1024ths of the window (second field).
+    pub waiting: u32,
+}
+
+impl VcpuLoad {
+    /// What it would use if it had a CPU alone, in 1024ths, at most [`FULL`].
+    #[must_use]
+    pub fn demand(&self) -> u32 {
+        self.running.saturating_add(self.waiting).min(FULL)
+    }
+}
+
+/// One host CPU over the last window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CpuLoad {
+    /// Time it was not idle, in 1024ths of the window (`/proc/stat`).
+    pub utilisation: u32,
+    /// The same over several seconds.
+    pub average: u32,
+    /// Tasks that are runnable there now, of any process; 0 if not known.
+    pub runnable: u32,
+    /// vCPUs of other VMs that claimed it.
+    pub claims: u32,
+    /// Mean length of its idle periods in ns; `u64::MAX` if not known.
+    pub mean_idle_ns: u64,
+}
+
+/// What a pass is given.
+#[derive(Clone, Copy, Debug)]
+pub struct Snapshot<'a> {
+    /// Now.
+    pub now: Nanos,
+    /// vCPUs by index.
+    pub vcpus: &'a [VcpuLoad],
+    /// CPUs in the order of `HostTopology::cpus`.
+    pub cpus: &'a [CpuLoad],
+    /// For every guest node, bytes of its memory on every host node, in the order of `HostTopology::nodes`. Empty if
+    /// not known: rule `numa` then rests.
+    pub memory: &'a [Vec<u64>],
+}
