@@ -13,6 +13,7 @@ pub mod apic;
 pub mod cache;
 pub mod cpu_set;
 pub mod cpuid;
+pub mod doctor;
 pub mod guest;
 pub mod host;
 pub mod id;

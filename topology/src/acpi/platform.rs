@@ -46,7 +46,8 @@ pub struct PowerPorts {
 /// Everything of the machine that the tables name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Platform {
-    /// Guest-physical address of the RSDP: a multiple of 16, below 1 MiB to be found by a scan (ACPI 6.3 section 5.2.5.1).
+    /// Guest-physical address of the RSDP: a multiple of 16, below 1 MiB to be found by a scan (ACPI 6.3 section
+    /// 5.2.5.1).
     pub rsdp_gpa: u64,
     /// Guest-physical address of the first table.
     pub tables_gpa: u64,
@@ -60,7 +61,8 @@ pub struct Platform {
     pub serial: PortDevice,
     /// Sleep and reset registers.
     pub power: PowerPorts,
-    /// The generic event device: a read of its one byte says which events are pending, as `EVENT_` bits, and clears them.
+    /// The generic event device: a read of its one byte says which events are pending, as `EVENT_` bits, and clears
+    /// them.
     pub event_device: PortDevice,
     /// The pvpanic device's one port.
     pub pvpanic_port: u16,

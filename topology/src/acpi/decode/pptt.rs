@@ -59,11 +59,17 @@ impl Pptt {
     /// The offsets of the node of a CPU and of its ancestors, innermost first; empty when no leaf has the UID.
     #[must_use]
     pub fn path(&self, uid: u32) -> Vec<u32> {
-        let leaf = self.nodes.iter().find(|(_, node)| node.leaf && node.uid == Some(uid)).map(|(offset, _)| *offset);
-        std::iter::successors(leaf, |offset| self.nodes.get(offset).and_then(|node| node.parent)).collect()
+        let leaf = self.nodes.iter().find(|(_, node)| node.leaf && node.uid == Some(uid));
+        leaf.map_or_else(Vec::new, |(offset, _)| self.path_from(*offset))
     }
 
-    /// The caches of a node as (distance from the processor within the node, offset), following next levels.
+    /// The offset of a node and those of its ancestors, innermost first.
+    #[must_use]
+    pub fn path_from(&self, offset: u32) -> Vec<u32> {
+        std::iter::successors(Some(offset), |offset| self.nodes.get(offset).and_then(|node| node.parent)).collect()
+    }
+
+    /// The offsets of the caches of a node, following next levels, each once.
     #[must_use]
     pub fn caches_of(&self, node: &PpttNode) -> Vec<u32> {
         let mut found: Vec<u32> = Vec::new();

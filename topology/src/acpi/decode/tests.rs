@@ -3,12 +3,15 @@
 
 use std::collections::BTreeMap;
 
+use proptest::collection::vec;
 use proptest::prelude::*;
+use proptest::sample::Index;
 
 use super::*;
-use crate::acpi::fixture::{even, lopsided, machine, machines, map, platform};
+use crate::acpi::fixture::{even, lopsided, machine, map, platform};
 use crate::acpi::sdt::sum;
 use crate::acpi::{build, required_bytes, uid};
+use crate::generate;
 use crate::guest::{GuestTopology, TopologyRequest};
 use crate::id::{ApicId, NodeId};
 
@@ -20,7 +23,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn every_table_sums_to_zero_and_stands_apart_from_the_others(topology in machines()) {
+    fn every_table_sums_to_zero_and_stands_apart_from_the_others(topology in generate::machine()) {
         let tables = built(&topology);
         prop_assert_eq!(sum(&tables.rsdp), 0);
         let mut end = tables.rsdp_gpa;
@@ -34,7 +37,7 @@ proptest! {
     }
 
     #[test]
-    fn decoding_what_was_built_gives_the_cpus_and_their_nodes(topology in machines()) {
+    fn decoding_what_was_built_gives_the_cpus_and_their_nodes(topology in generate::machine()) {
         let decoded = read_built(&built(&topology)).unwrap();
         let madt: Vec<_> = decoded.madt.cpus.iter().map(|cpu| (cpu.uid, cpu.apic_id, cpu.enabled)).collect();
         let expected: Vec<_> = topology.vcpus().map(|cpu| (uid(cpu), topology.apic_id(cpu), true)).collect();
@@ -45,7 +48,7 @@ proptest! {
     }
 
     #[test]
-    fn srat_covers_every_byte_of_memory_exactly_once(topology in machines()) {
+    fn srat_covers_every_byte_of_memory_exactly_once(topology in generate::machine()) {
         let mut memory = read_built(&built(&topology)).unwrap().srat.unwrap().memory;
         memory.sort_by_key(|range| range.start);
         let disjoint = memory.windows(2).all(|pair| pair[0].start + pair[0].len_bytes <= pair[1].start);
@@ -60,7 +63,7 @@ proptest! {
     }
 
     #[test]
-    fn slit_and_hmat_hold_every_distance_in_its_direction(topology in machines()) {
+    fn slit_and_hmat_hold_every_distance_in_its_direction(topology in generate::machine()) {
         let decoded = read_built(&built(&topology)).unwrap();
         let (slit, hmat) = (decoded.slit.unwrap(), decoded.hmat.unwrap());
         prop_assert_eq!(slit.localities() as usize, topology.nodes().len());
@@ -77,7 +80,7 @@ proptest! {
     }
 
     #[test]
-    fn pptt_puts_cpus_under_one_package_exactly_when_they_share_it(topology in machines()) {
+    fn pptt_puts_cpus_under_one_package_exactly_when_they_share_it(topology in generate::machine()) {
         let pptt = read_built(&built(&topology)).unwrap().pptt.unwrap();
         let mut packages: BTreeMap<u32, u32> = BTreeMap::new();
         for cpu in topology.vcpus() {
@@ -95,8 +98,8 @@ proptest! {
 
     #[test]
     fn mutated_bytes_never_panic_a_parser(
-        topology in machines(),
-        faults in proptest::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), any::<u8>()), 1..6),
+        topology in generate::machine(),
+        faults in vec((any::<Index>(), any::<Index>(), any::<u8>()), 1..6),
         mend in any::<bool>(),
     ) {
         let mut tables = built(&topology);
@@ -118,7 +121,7 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_memory_never_panics_the_walk(bytes in proptest::collection::vec(any::<u8>(), 0..4096), gpa in any::<u64>()) {
+    fn arbitrary_memory_never_panics_the_walk(bytes in vec(any::<u8>(), 0..4096), gpa in any::<u64>()) {
         let memory = |at: u64, buffer: &mut [u8]| {
             let from = usize::try_from(at % 4096).unwrap();
             let found = bytes.get(from..).and_then(|rest| rest.get(..buffer.len()));
