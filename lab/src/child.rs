@@ -115,6 +115,37 @@ mod tests {
         assert!(error.why.contains("E: no such package"), "{}", error.why);
     }
 
+    /// The name and the state letter of a process (proc_pid_stat(5), fields 2 and 3).
+    fn name_and_state(pid: u32) -> Option<(String, char)> {
+        let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let (head, tail) = text.rsplit_once(") ")?;
+        Some((head.split_once('(')?.1.to_owned(), tail.chars().next()?))
+    }
+
+    fn wait_for(what: impl Fn() -> bool) -> bool {
+        let started = Instant::now();
+        while started.elapsed() < LIMIT {
+            if what() {
+                return true;
+            }
+            thread::sleep(LOOK_EVERY);
+        }
+        false
+    }
+
+    #[test]
+    fn a_child_dies_with_its_parent_even_when_no_destructor_runs() {
+        let parent = thread::spawn(|| {
+            let guard = Guard::spawn(bound_to_us("sleep").arg("60")).unwrap();
+            let pid = guard.0.id();
+            assert!(wait_for(|| name_and_state(pid).is_some_and(|(name, _)| name == "sleep")));
+            std::mem::forget(guard);
+            pid
+        });
+        let pid = parent.join().unwrap();
+        assert!(wait_for(|| name_and_state(pid).is_none_or(|(_, state)| state == 'Z')), "process {pid} is left");
+    }
+
     #[test]
     fn a_tool_that_does_not_end_is_killed_at_its_limit() {
         let started = Instant::now();

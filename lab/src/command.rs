@@ -193,8 +193,7 @@ fn run_monitor(executable: &Path, request: &Request) -> Result<u8, LabError> {
     for (path, bytes) in copies(&directory, &candidates).map_err(system("reading a file named in the arguments"))? {
         lab = lab.file(&path, bytes);
     }
-    let monitor = std::fs::read(executable).map_err(system("reading the monitor's own program"))?;
-    let lab = lab.file("/lab/vmm", monitor).on_stream(pass_on());
+    let lab = lab.program_at(executable, "/lab/vmm").on_stream(pass_on());
     eprintln!("lab: starting an emulated host ({}), which takes some seconds", request.host);
     let result = lab.run(&script(&directory, &candidates, &request.arguments))?;
     bring_back(&directory, &candidates, &result).map_err(system("writing a file the monitor wrote in the lab"))?;
