@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Rebalancing: the documented properties on random hosts and loads, and one example of every rule.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests are no tests to the lint")]
+
 #[path = "support/placement.rs"]
 mod support;
 

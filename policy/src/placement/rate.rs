@@ -121,7 +121,7 @@ impl Default for Gate {
 impl Gate {
     /// Whether the pass should run.
     pub fn opens(&mut self) -> bool {
-        self.saved += self.ratio.max(WINDOW / RAREST);
+        self.saved += self.share();
         let open = self.saved >= WINDOW;
         if open {
             self.saved -= WINDOW;
@@ -129,9 +129,14 @@ impl Gate {
         open
     }
 
+    /// Passes of [`WINDOW`] that run; one more than succeed, as in the kernel.
+    fn share(&self) -> u32 {
+        (self.ratio + 1).clamp(WINDOW / RAREST, WINDOW)
+    }
+
     /// Records what a pass that ran brought. Skipped passes count as successes of a successful one.
     pub fn record(&mut self, moved: bool) {
-        let weight = WINDOW.div_ceil(self.ratio.max(WINDOW / RAREST));
+        let weight = WINDOW.div_ceil(self.share());
         self.calls += weight;
         self.successes += if moved { weight } else { 0 };
         if self.calls >= WINDOW {

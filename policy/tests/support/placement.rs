@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Hosts and guests for the placement tests.
 
-#![expect(clippy::unwrap_used, reason = "only tests include this file, and the lint does not see that")]
 #![allow(dead_code, reason = "each test file uses its own part")]
 
 use policy::placement::{Guest, GuestCpu, GuestNode};
