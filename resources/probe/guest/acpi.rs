@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The ACPI tables, found and walked as an operating system does: RSDP, XSDT, then table by signature.
+//! The ACPI tables, found and walked as an operating system does: RSDP, XSDT (RSDT before ACPI 2.0), table by signature.
 //!
 //! Pure: bytes are handed in by [`PhysicalMemory`]. Offsets are those of the ACPI specification 6.5, section 5.2.
 //! Invariant: no table content makes a read leave its table; what does not fit is skipped.
@@ -7,6 +7,8 @@
 /// Longest table that is looked at.
 const TABLE_MAX: usize = 1 << 20;
 const HEADER_BYTES: usize = 36;
+/// Offset of the revision in an RSDP.
+const REVISION: usize = 15;
 
 /// The guest's memory, by physical address.
 pub trait PhysicalMemory {
@@ -22,6 +24,7 @@ pub struct Missing(pub &'static str);
 #[derive(Clone, Copy)]
 pub struct Root {
     entries: &'static [u8],
+    entry_bytes: usize,
 }
 
 impl Root {
@@ -35,16 +38,22 @@ impl Root {
             None => (0xe0000..0x10_0000).step_by(16).find_map(|address| rsdp_at(memory, address)),
         };
         let rsdp = rsdp.ok_or(Missing("rsdp"))?;
-        let xsdt = read(rsdp, 24).map(u64::from_le_bytes).and_then(|address| table_at(memory, address, b"XSDT"));
-        let xsdt = xsdt.ok_or(Missing("xsdt"))?;
-        Ok(Self { entries: xsdt.get(HEADER_BYTES..).unwrap_or_default() })
+        let (signature, address, entry_bytes) = match rsdp.get(REVISION) {
+            Some(2..) => (b"XSDT", read64(rsdp, 24), 8),
+            _ => (b"RSDT", read32(rsdp, 16).map(u64::from), 4),
+        };
+        let list = address.and_then(|address| table_at(memory, address, signature)).ok_or(Missing("xsdt"))?;
+        Ok(Self { entries: list.get(HEADER_BYTES..).unwrap_or_default(), entry_bytes })
     }
 
     /// The first table with this signature.
     pub fn table(&self, memory: &impl PhysicalMemory, signature: &[u8; 4]) -> Option<&'static [u8]> {
-        self.entries
-            .chunks_exact(8)
-            .find_map(|entry| table_at(memory, read(entry, 0).map(u64::from_le_bytes)?, signature))
+        let address = |entry: &'static [u8]| match self.entry_bytes {
+            8 => read64(entry, 0),
+            _ => read32(entry, 0).map(u64::from),
+        };
+        let mut addresses = self.entries.chunks_exact(self.entry_bytes).filter_map(address);
+        addresses.find_map(|address| table_at(memory, address, signature))
     }
 }
 
@@ -64,8 +73,13 @@ fn sum(bytes: &[u8]) -> u8 {
     bytes.iter().fold(0, |sum, byte| sum.wrapping_add(*byte))
 }
 
+/// The revision tells how long it is: 20 bytes, 36 from ACPI 2.0 on; each length has its checksum (section 5.2.5.3).
 fn rsdp_at(memory: &impl PhysicalMemory, address: u64) -> Option<&'static [u8]> {
-    memory.bytes(address, 36).filter(|rsdp| rsdp.starts_with(b"RSD PTR ") && sum(rsdp) == 0)
+    let short = memory.bytes(address, 20).filter(|rsdp| rsdp.starts_with(b"RSD PTR ") && sum(rsdp) == 0)?;
+    match short.get(REVISION) {
+        Some(2..) => memory.bytes(address, 36).filter(|rsdp| sum(rsdp) == 0),
+        _ => Some(short),
+    }
 }
 
 fn table_at(memory: &impl PhysicalMemory, address: u64, signature: &[u8; 4]) -> Option<&'static [u8]> {

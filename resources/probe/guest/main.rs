@@ -28,7 +28,6 @@ mod service;
 mod smp;
 mod tell;
 #[path = "../src/value.rs"]
-#[expect(dead_code, reason = "shared with the monitor, which uses more of it")]
 mod value;
 mod workload;
 

@@ -59,7 +59,10 @@ fn machine(tables: &[Vec<u8>]) -> Vec<u8> {
     }
     let mut rsdp = vec![0; 36];
     rsdp[..8].copy_from_slice(b"RSD PTR ");
+    rsdp[15] = 2;
     rsdp[24..32].copy_from_slice(&xsdt_at.to_le_bytes());
+    let first = with_checksum(rsdp[..20].to_vec(), 8);
+    rsdp[..20].copy_from_slice(&first);
     let mut bytes = with_checksum(rsdp, 32);
     bytes.resize(64, 0);
     bytes.extend(table(b"XSDT", &addresses));
@@ -86,6 +89,20 @@ fn tables_are_found_with_and_without_the_address_of_the_root() {
     }
     let root = Root::find(&memory, None).unwrap();
     assert!(root.table(&memory, b"SRAT").is_none());
+}
+
+#[test]
+fn a_root_before_acpi_2_has_short_addresses() {
+    let rsdt_at = u32::try_from(BASE).unwrap() + 32;
+    let mut rsdp = vec![0; 20];
+    rsdp[..8].copy_from_slice(b"RSD PTR ");
+    rsdp[16..20].copy_from_slice(&rsdt_at.to_le_bytes());
+    let mut bytes = with_checksum(rsdp, 8);
+    bytes.resize(32, 0);
+    bytes.extend(table(b"RSDT", &(rsdt_at + 40).to_le_bytes()));
+    bytes.extend(madt());
+    let memory = At::new(BASE, bytes);
+    assert!(Root::find(&memory, None).unwrap().table(&memory, b"APIC").is_some());
 }
 
 #[test]
