@@ -51,7 +51,7 @@ pub(super) fn run(machine: Machine, started: Instant) -> Result<ExitStatus, RunE
     let summary = Summary::of(&finished, &observed.lock().unwrap_or_else(PoisonError::into_inner), started);
     summary.tell();
     if let Some(target) = report {
-        target.write(&summary.report())?;
+        target.write(summary.report())?;
     }
     Ok(finished.outcome.status())
 }

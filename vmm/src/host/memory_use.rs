@@ -27,10 +27,8 @@ fn pss_without(mut smaps: impl BufRead, excluded: &[Range<u64>]) -> io::Result<u
     while smaps.read_line(&mut line)? > 0 {
         if let Some(start) = mapping_start(&line) {
             counted = !excluded.iter().any(|range| range.contains(&start));
-        } else if let Some(pss) = line.strip_prefix("Pss:") {
-            if counted {
-                kib += pss.trim().trim_end_matches("kB").trim_end().parse().unwrap_or(0);
-            }
+        } else if let Some(pss) = line.strip_prefix("Pss:").filter(|_| counted) {
+            kib += pss.trim().trim_end_matches("kB").trim_end().parse().unwrap_or(0);
         }
         line.clear();
     }

@@ -235,7 +235,7 @@ mod tests {
     fn an_emulation_failure_carries_the_instruction() {
         let mut pages = run(KVM_EXIT_INTERNAL_ERROR);
         let mut internal =
-            kvm_bindings::kvm_run__bindgen_ty_1__bindgen_ty_10 { suberror: 1, ndata: 3, ..Default::default() };
+            kvm_bindings::kvm_run__bindgen_ty_1__bindgen_ty_13 { suberror: 1, ndata: 3, ..Default::default() };
         internal.data[0] = 1;
         internal.data[1] = u64::from_le_bytes([3, 0x0F, 0x57, 0xC0, 0, 0, 0, 0]);
         pages[0].__bindgen_anon_1.internal = internal;
