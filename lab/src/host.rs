@@ -13,14 +13,15 @@ use thiserror::Error;
 
 use crate::child::Guard;
 use crate::initramfs::{self, GivenFile, InitramfsError, Task};
+use crate::judgement::{Judgement, Tally, console_tail, judge, readable};
 use crate::packages::{DebianKernel, Flavour, Series, Store};
 use crate::qemu::{self, Emulator, Machine, PortFiles, Ports};
-use crate::results::{self, Results, ResultsError};
-use crate::session::{self, End, Outcome, Stream};
+use crate::results::{Results, ResultsError};
+use crate::session::{self, Outcome, Stream};
 use crate::shape::{Distance, HostShape, NumaLayout, ShapeError};
 use crate::soundness::{self, Threading, Unsound};
 use crate::unavailable::LabUnavailable;
-use crate::watchdog::{Limits, Verdict};
+use crate::watchdog::Limits;
 
 const MEMORY_DEFAULT_MIB: u32 = 3072;
 const DEADLINE_DEFAULT: Duration = Duration::from_secs(300);
@@ -28,8 +29,6 @@ const DEADLINE_DEFAULT: Duration = Duration::from_secs(300);
 const BOOT_LIMIT: Duration = Duration::from_secs(240);
 /// Ninety beats: no load seen so far slowed the lab host down by that much.
 const SILENCE_LIMIT: Duration = Duration::from_secs(90);
-/// How much of the console an error quotes.
-const CONSOLE_TAIL_BYTES: usize = 4000;
 
 /// Why a run gave no result.
 #[derive(Debug, Error)]
@@ -354,72 +353,4 @@ impl Prepared {
             kernel: self.kernel.release.clone(),
         }
     }
-}
-
-/// Attempts and how they failed.
-#[derive(Debug, Default)]
-struct Tally {
-    attempts: u32,
-    hung: u32,
-    died: u32,
-}
-
-impl Tally {
-    fn count(&mut self, failure: &Failure) {
-        match failure {
-            Failure::Hung(_) => self.hung += 1,
-            Failure::Died(_) => self.died += 1,
-        }
-    }
-}
-
-/// How the lab host failed.
-#[derive(Debug, Error)]
-enum Failure {
-    #[error("{0}")]
-    Hung(String),
-    #[error("{0}")]
-    Died(String),
-}
-
-/// Whose fault the end of an attempt is.
-#[derive(Debug)]
-enum Judgement {
-    Done(Results),
-    Damaged(ResultsError),
-    ScriptFailed,
-    LabHostFailed(Failure),
-}
-
-fn judge(outcome: &Outcome, ports: &PortFiles) -> Judgement {
-    let hung = |why| Judgement::LabHostFailed(Failure::Hung(why));
-    let status = match outcome.end {
-        End::Stopped(Verdict::DeadlinePassed | Verdict::Alive) => return Judgement::ScriptFailed,
-        End::Stopped(Verdict::Silent { silent }) => {
-            return hung(format!("its heartbeat stopped {} s before it was ended", silent.as_secs()));
-        }
-        End::Stopped(Verdict::NeverReady { waited }) => {
-            return hung(format!("it was not ready after {} s", waited.as_secs()));
-        }
-        End::Ended(status) => status,
-    };
-    let stream = std::fs::read(&ports.results).unwrap_or_default();
-    match results::parse(&stream) {
-        Ok(results) => Judgement::Done(results),
-        Err(error @ ResultsError::Truncated { .. }) => {
-            let said = std::fs::read(&ports.complaints).unwrap_or_default();
-            let said = String::from_utf8_lossy(&said).trim().to_owned();
-            let said = if said.is_empty() { said } else { format!("; the emulator says: {said}") };
-            Judgement::LabHostFailed(Failure::Died(format!("the emulator ended with {status}: {error}{said}")))
-        }
-        Err(error) => Judgement::Damaged(error),
-    }
-}
-
-fn readable(console: &[u8]) -> String {
-    String::from_utf8_lossy(console).replace('\r', "")
-}
-
-fn console_tail(console: &[u8]) -> String {
-    readable(&console[console.len().saturating_sub(CONSOLE_TAIL_BYTES)..])
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the emulated host looks like: processors, NUMA nodes, distances. Parsed and checked before anything is fetched.
 //!
-//! Place in the flow: text from a flag or a test → [`HostShape`] and [`NumaLayout`] → arguments in [`crate::qemu`].
+//! Place in the flow: text from a flag or a test → [`HostShape`] and [`NumaLayout`] → arguments in `qemu`.
 //! Invariant: a value of these types describes a machine QEMU can build; every processor is in one node, the memory of
 //! the nodes adds up to the memory of the host.
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Tells a lab host that hangs from a guest that fails, from the outside.
 //!
-//! Place in the flow: [`crate::session`] asks it on every look at the running emulator. Invariant: time and heartbeats are
+//! Place in the flow: `session` asks it on every look at the running emulator. Invariant: time and heartbeats are
 //! handed in, so the same observations give the same verdict; the deadline is looked at first, nothing outlives it.
 //!
 //! The lab host writes one line a second to a serial port of its own. A guest that hangs leaves that beat alone, and the run

@@ -32,6 +32,7 @@ fn main() {
         trial("a_script_that_does_not_end_is_ended_at_its_deadline", &one, deadline),
         trial("a_panic_of_the_lab_host_is_not_the_scripts_fault", &one, panic_of_the_host),
         trial("sockets_cores_threads_and_nodes_are_as_asked", &several, several_cpus),
+        trial("a_lab_host_of_several_cpus_that_dies_is_started_once_more", &several, second_try),
     ];
     libtest_mimic::run(&arguments, trials).exit();
 }
@@ -133,4 +134,12 @@ fn several_cpus() -> Result<(), Failed> {
         cat cpu/cpu5/topology/core_cpus_list cpu/cpu5/topology/package_cpus_list";
     let result = Lab::new().host("2x2x2").numa(4).deadline(2 * DEADLINE).run(script)?;
     same("output", String::from_utf8_lossy(&result.output).as_ref(), "0-7\n0-3\n6-7\n1\n4-5\n4-7\n")
+}
+
+fn second_try() -> Result<(), Failed> {
+    let error = Lab::new().host("2").deadline(2 * DEADLINE).run("echo c >/proc/sysrq-trigger; sleep 600").err();
+    match error {
+        Some(LabError::LabHostFailed { attempts: 2, .. }) => Ok(()),
+        other => Err(format!("wanted two attempts, got {other:?}").into()),
+    }
 }
