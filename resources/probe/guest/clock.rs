@@ -9,14 +9,14 @@ use core::hint::spin_loop;
 
 use crate::apic;
 use crate::hardware::{cpuid, tsc};
-use crate::record::Clock;
+use crate::record::ClockSource;
 use crate::service;
 
 /// The two clocks of a run.
 #[derive(Clone, Copy)]
 pub struct Clocks {
     /// Where the frequency comes from.
-    pub source: Clock,
+    pub source: ClockSource,
     /// Frequency of the time-stamp counter, in kHz.
     pub tsc_khz: u64,
     /// Frequency of the local APIC's timer before its divider, in kHz.
@@ -35,10 +35,10 @@ impl Clocks {
         let timing = if (TIMING..TIMING + 0x1000).contains(&hypervisor_max) { cpuid(TIMING, 0) } else { [0; 4] };
         let timer_khz = if timing[1] == 0 { DEFAULT_TIMER_KHZ } else { u64::from(timing[1]) };
         let (source, tsc_khz) = crystal()
-            .map(|khz| (Clock::Crystal, khz))
-            .or_else(|| (timing[0] != 0).then(|| (Clock::Hypervisor, u64::from(timing[0]))))
-            .or_else(|| kvm_clock(hypervisor_max).map(|khz| (Clock::KvmClock, khz)))
-            .unwrap_or_else(|| (Clock::LapicTimer, measure(timer_khz)));
+            .map(|khz| (ClockSource::Crystal, khz))
+            .or_else(|| (timing[0] != 0).then(|| (ClockSource::Hypervisor, u64::from(timing[0]))))
+            .or_else(|| kvm_clock(hypervisor_max).map(|khz| (ClockSource::KvmClock, khz)))
+            .unwrap_or_else(|| (ClockSource::LapicTimer, measure(timer_khz)));
         Self { source, tsc_khz: tsc_khz.max(1), timer_khz }
     }
 
@@ -52,10 +52,15 @@ impl Clocks {
         (u128::from(ticks) * 1_000_000 / u128::from(self.tsc_khz)) as u64
     }
 
-    /// Arms the timer to fire once in `us` microseconds, at most what 32 bits can count.
-    pub fn arm(&self, us: u64) {
+    /// Ticks of the timer in `us` microseconds, at most what it can count.
+    pub fn timer_ticks(&self, us: u64) -> u32 {
         let ticks = us.saturating_mul(self.timer_khz) / 1000 / apic::TIMER_DIVIDER;
-        apic::arm_timer(u32::try_from(ticks).unwrap_or(u32::MAX));
+        u32::try_from(ticks).unwrap_or(u32::MAX)
+    }
+
+    /// Arms the timer to fire once in `us` microseconds.
+    pub fn arm(&self, us: u64) {
+        apic::arm_timer(self.timer_ticks(us));
     }
 }
 

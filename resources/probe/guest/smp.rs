@@ -39,7 +39,7 @@ unsafe extern "C" {
     static probe_stop: AtomicU32;
 }
 
-/// Becomes 1 when the timer of the first CPU fires.
+/// Becomes 1 when the timer of any CPU fires.
 #[inline(always)]
 pub fn stop_word() -> &'static AtomicU32 {
     // SAFETY: a word of traps.S, only ever accessed as an atomic.
@@ -184,8 +184,8 @@ fn wake_first() {
     apic::send(FIRST_APIC_ID.load(Ordering::Relaxed), apic::VECTOR_WAKE);
 }
 
-/// Lets all CPUs work, this one among them, for `us` microseconds; returns when the last is done.
-pub fn work_together(first: &'static Block, clocks: &Clocks, us: u64) {
+/// Lets all CPUs work, this one among them; returns when the last is done.
+pub fn work_together(first: &'static Block) {
     let others = present().count() as u32 - 1;
     WORKING.store(others, Ordering::Relaxed);
     stop_word().store(0, Ordering::Relaxed);
@@ -193,7 +193,6 @@ pub fn work_together(first: &'static Block, clocks: &Clocks, us: u64) {
     if others > 0 {
         apic::send_to_others(apic::VECTOR_WAKE);
     }
-    clocks.arm(us);
     workload::work(first);
     let mut left = WORKING.load(Ordering::Acquire);
     while left != 0 {

@@ -25,7 +25,7 @@ words! {
 
 words! {
     /// Where the frequency of the time-stamp counter comes from.
-    Clock {
+    ClockSource {
         /// `CPUID.(EAX=15H)`.
         Crystal = "cpuid15",
         /// `CPUID.(EAX=40000010H):EAX`, in kHz.
@@ -131,7 +131,7 @@ records! {
         /// How the guest was entered.
         protocol: Protocol,
         /// Where `tsc_khz` comes from.
-        clock: Clock,
+        clock: ClockSource,
         /// Frequency of the time-stamp counter, in kHz.
         tsc_khz: u64,
         /// CPUs that MADT lists as enabled.

@@ -29,8 +29,9 @@ static LOCK: Isolated = Isolated(AtomicU32::new(0));
 
 impl Heap {
     /// No memory, for other workloads.
-    pub const NONE: Self =
-        Self { records: &[], blocks: NonNull::dangling(), block_words: 0, free: &[], free_len: UnsafeCell::new(0) };
+    pub const fn none() -> Self {
+        Self { records: &[], blocks: NonNull::dangling(), block_words: 0, free: &[], free_len: UnsafeCell::new(0) }
+    }
 
     /// Two blocks of `block_bytes` for every worker; `None` if there is not that much memory.
     pub fn new(workers: usize, block_bytes: u32, arena: &mut Arena) -> Option<Self> {

@@ -15,6 +15,7 @@ use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering;
 
 use crate::acpi::Root;
+use crate::apic;
 use crate::block::Block;
 use crate::clock::Clocks;
 use crate::command_line::{Command, PortUse, Ring, Send, Workload};
@@ -39,6 +40,7 @@ pub struct Plan {
     think: u32,
     send: Send,
     workers: u32,
+    timer_ticks: u32,
     heap: ebizzy::Heap,
     /// APIC ids by rank.
     apic_ids: &'static [u32],
@@ -58,7 +60,8 @@ static PLAN: SharedPlan = SharedPlan(UnsafeCell::new(Plan {
     think: 0,
     send: Send::Broadcast,
     workers: 1,
-    heap: ebizzy::Heap::NONE,
+    timer_ticks: 1,
+    heap: ebizzy::Heap::none(),
     apic_ids: &[],
 }));
 
@@ -87,14 +90,17 @@ fn busy(iterations: u32) {
     }
 }
 
-/// One worker's part, in the ring that the plan names.
+/// One worker's part, in the ring that the plan names. Every CPU has its timer armed, and the first that fires ends the
+/// run for all: on an overcommitted host the timer of one CPU may have to wait for that CPU's turn.
 pub fn work(block: &'static Block) {
     let argument = core::ptr::from_ref(block) as u64;
+    apic::arm_timer(plan().timer_ticks);
     match plan().cpl {
         Ring::User => in_any_ring(argument),
         // SAFETY: everything from here on is in .text.hot.
         Ring::Kernel => unsafe { service::call_ring0(in_any_ring, argument) },
     }
+    apic::stop_timer();
 }
 
 #[unsafe(link_section = ".text.hot.workload")]
@@ -143,7 +149,7 @@ fn hang() -> ! {
     service::stop()
 }
 
-fn make_plan(command: &Command, announced: Option<PausePort>, arena: &mut Arena) -> Plan {
+fn make_plan(command: &Command, announced: Option<PausePort>, clocks: &Clocks, arena: &mut Arena) -> Plan {
     if command.port == PortUse::On && announced.is_none() {
         power::fail(Status::Machine, "missing", "pause-port");
     }
@@ -159,27 +165,29 @@ fn make_plan(command: &Command, announced: Option<PausePort>, arena: &mut Arena)
         think: command.think,
         send: command.send,
         workers: workers as u32,
+        timer_ticks: clocks.timer_ticks(u64::from(command.duration_ms) * 1000),
         heap: match command.workload {
             Workload::Ebizzy => {
                 ebizzy::Heap::new(workers, command.block_bytes, arena).unwrap_or_else(power::out_of_memory)
             }
-            _ => ebizzy::Heap::NONE,
+            _ => ebizzy::Heap::none(),
         },
         apic_ids: arena.slice(workers, id).unwrap_or_else(power::out_of_memory),
     }
 }
 
 fn measure(first: &'static Block, command: &Command, port: Option<PausePort>, clocks: &Clocks, arena: &mut Arena) {
-    let plan_made = make_plan(command, port, arena);
+    let plan_made = make_plan(command, port, clocks, arena);
     // SAFETY: no worker is at work.
     unsafe { PLAN.0.get().write(plan_made) };
     ring::prepare(plan());
-    smp::work_together(first, clocks, u64::from(command.duration_ms) * 1000);
+    smp::work_together(first);
     // Read in the ring that the workload ran in. Whoever was waiting in a queue when the time was up saw the end later
     // than it was; nobody saw it earlier.
-    let began = first.began.load(Ordering::Relaxed);
+    let began = smp::present().map(|block| block.began.load(Ordering::Relaxed)).min();
     let ended = smp::present().map(|block| block.ended.load(Ordering::Relaxed)).min();
-    tell(clocks, clocks.us(ended.unwrap_or(began).saturating_sub(began)));
+    let ticks = began.zip(ended).map_or(0, |(began, ended)| ended.saturating_sub(began));
+    tell(clocks, clocks.us(ticks));
 }
 
 /// Workloads that record how long each wait was.
@@ -189,7 +197,6 @@ const fn times_waits(workload: Workload) -> bool {
 
 fn tell(clocks: &Clocks, us: u64) {
     let plan = plan();
-    // Where ring 0 is emulated, its time-stamp counter is still the same clock: differences are good.
     let timed = times_waits(plan.workload);
     let (mut operations, mut squares, mut port_writes, mut spin_ticks) = (0_u64, 0_u128, 0_u64, 0_u64);
     for block in smp::present() {
