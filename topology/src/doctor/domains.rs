@@ -3,8 +3,8 @@
 //!
 //! Levels from arch/x86/kernel/smpboot.c `build_sched_topology`: SMT, CLS (L2), MC (LLC) and PKG, which is the CPUs of
 //! the *node* (`cpu_cpu_mask`) and is left out everywhere when any package has several nodes. Then
-//! kernel/sched/topology.c: `sched_init_numa` adds NODE, the nodes at the shortest distance, and a NUMA level for each further distance that
-//! occurs between nodes with CPUs; `build_sched_domains` stops at the first that spans all CPUs;
+//! kernel/sched/topology.c: `sched_init_numa` adds NODE, the nodes at the shortest distance, and a NUMA level for each
+//! further distance that occurs between nodes with CPUs; `build_sched_domains` stops at the first that spans all CPUs;
 //! `cpu_attach_domain` removes a domain that spans no more than its child (`sd_parent_degenerate`: the flags it has
 //! beyond the child's all need several groups) and at last the lowest if it is a single CPU (`sd_degenerate`). So the
 //! lower of two equal levels gives the name. 6.1 does the same and calls PKG `DIE`. What is listed is what

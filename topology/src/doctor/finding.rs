@@ -55,7 +55,8 @@ pub enum Finding {
     },
     /// An id in the wrong form of entry.
     #[error(
-        "the MADT names APIC id {apic_id} in the wrong form: Linux ignores x2APIC entries below 255 beside local APIC ones"
+        "the MADT names APIC id {apic_id} in the wrong form: Linux ignores x2APIC entries below 255 beside local \
+         APIC ones"
     )]
     MadtForm {
         /// The id.
@@ -173,7 +174,8 @@ pub enum Finding {
     },
     /// The HMAT orders two nodes the other way round than the SLIT.
     #[error(
-        "from node {from} the HMAT has {nearer} slower than {farther}, the SLIT nearer: Linux' memory tiers follow the HMAT, its scheduler the SLIT"
+        "from node {from} the HMAT has {nearer} slower than {farther}, the SLIT nearer: Linux' memory tiers \
+         follow the HMAT, its scheduler the SLIT"
     )]
     HmatOrder {
         /// From this node.
@@ -185,7 +187,8 @@ pub enum Finding {
     },
     /// Threads of one core on two nodes.
     #[error(
-        "CPUs {first} and {second} are threads of one core, on nodes {first_node} and {second_node}: Linux warns (topology_sane, smt) and ignores it"
+        "CPUs {first} and {second} are threads of one core, on nodes {first_node} and {second_node}: Linux warns \
+         (topology_sane, smt) and ignores it"
     )]
     SmtAcrossNodes {
         /// A thread.
@@ -199,7 +202,8 @@ pub enum Finding {
     },
     /// An L2 cache on two nodes.
     #[error(
-        "CPUs {first} and {second} share an L2 cache, on nodes {first_node} and {second_node}: Linux warns (topology_sane, l2c) and ignores it"
+        "CPUs {first} and {second} share an L2 cache, on nodes {first_node} and {second_node}: Linux warns \
+         (topology_sane, l2c) and ignores it"
     )]
     L2AcrossNodes {
         /// A CPU.
@@ -213,7 +217,8 @@ pub enum Finding {
     },
     /// A last-level cache on two nodes.
     #[error(
-        "CPUs {first} and {second} share a last-level cache, on nodes {first_node} and {second_node}: Linux warns (topology_sane, llc) and ignores it"
+        "CPUs {first} and {second} share a last-level cache, on nodes {first_node} and {second_node}: Linux \
+         warns (topology_sane, llc) and ignores it"
     )]
     LlcAcrossNodes {
         /// A CPU.
@@ -350,7 +355,8 @@ impl Finding {
 pub enum Remark {
     /// Distances that differ by direction.
     #[error(
-        "distance {there} from node {from} to {to}, {back} back: Linux allows it and says `Node-distance not symmetric` with sched_verbose"
+        "distance {there} from node {from} to {to}, {back} back: Linux allows it and says `Node-distance not \
+         symmetric` with sched_verbose"
     )]
     Asymmetric {
         /// From this node.
@@ -369,7 +375,8 @@ pub enum Remark {
     ClustersUnseen,
     /// A node smaller than Linux 6.1 takes.
     #[error(
-        "node {node} has {bytes} bytes: Linux 6.1 leaves out a node of less than 4 MiB (NODE_MIN_SIZE); later kernels take it"
+        "node {node} has {bytes} bytes: Linux 6.1 leaves out a node of less than 4 MiB (NODE_MIN_SIZE); later \
+         kernels take it"
     )]
     SmallNode {
         /// The node.

@@ -2,8 +2,8 @@
 //! The doctor: what a Linux guest will make of the bytes we are about to give it, and what is wrong with them.
 //!
 //! CPUID lists and ACPI tables are decoded as Linux decodes them ([`crate::cpuid::decode`], [`crate::acpi::decode`])
-//! and held against one another and against the memory map; then the scheduler domains are built as Linux builds them. What
-//! is a [`Finding`] is refused before boot; a [`Remark`] is something that a user may wonder about in the guest.
+//! and held against one another and against the memory map; then the scheduler domains are built as Linux builds them.
+//! What is a [`Finding`] is refused before boot; a [`Remark`] is something that a user may wonder about in the guest.
 //! Kernel files are those of Linux 6.12; where 6.1 differs it says so. Invariant: a machine that
 //! [`crate::guest::GuestTopology`] accepts, written by this crate, has no finding.
 
