@@ -7,6 +7,7 @@ pub mod boot;
 pub mod command;
 pub mod config;
 pub mod host;
+pub mod inspect;
 pub mod kvm;
 pub mod layout;
 pub mod memory;

@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use crate::config::cli::{self, CliError, Invocation};
 use crate::config::{self, ConfigError, MachineConfig, PrintError};
+use crate::inspect::HostInspection;
 use crate::report::ExitStatus;
 
 pub use run::RunError;
@@ -80,8 +81,9 @@ fn print(config: &MachineConfig, format: config::FileFormat) -> Result<ExitStatu
     output(&config::print(config, format)?)
 }
 
-fn host(_json: bool) -> Result<ExitStatus, CommandError> {
-    output("")
+fn host(json: bool) -> Result<ExitStatus, CommandError> {
+    let host = HostInspection::of_this_host();
+    output(&if json { host.to_json() } else { host.to_text() })
 }
 
 fn output(text: &str) -> Result<ExitStatus, CommandError> {
