@@ -3,8 +3,8 @@
 //!
 //! No mechanism wins everywhere (design 5.4: parking is three times as good as yielding with 8 vCPUs on one CPU, and a
 //! fifth worse with 8 on two), and the reasons lie in the host kernel. So the policy tries and measures. One tactic is
-//! kept for a stretch of epochs, then another is probed for one epoch; it replaces the present one when it brings more
-//! by the hysteresis. A probe that is hopeless ends after a quarter of its epoch, and each lost probe makes the tactic
+//! kept for a stretch of epochs, then another is tried for one epoch; it replaces the present one when it brings more
+//! by the hysteresis. A trial that is hopeless ends after half its epoch, and each lost trial makes the tactic
 //! wait longer for its next one, so that the price of knowing falls with time.
 //!
 //! Invariant: integer arithmetic on arguments only; the same observations give the same tactic.
@@ -68,7 +68,7 @@ impl Allowed {
 struct Record {
     /// Progress per second, as last measured; `None` if never.
     rate: Option<u64>,
-    /// Probes that pass this tactic over after it has lost once more.
+    /// Trials that pass this tactic over after it has lost once more.
     patience: u16,
     /// How many of them are left.
     wait: u16,
@@ -116,8 +116,9 @@ const STALE_EPOCHS: u64 = 8;
 const FIRST_STRETCH: u32 = 4;
 /// After a change of tactic this part of an epoch passes unmeasured: parks of the old tactic still run out.
 const SETTLE_DIVISOR: u64 = 4;
-/// A trial may be judged hopeless after half its epoch, when it brings less than this part of the incumbent.
-const HOPELESS_DIVISOR: u64 = 4;
+/// A trial is hopeless after half its epoch when it brings less than this part of the incumbent. Not more: a parked
+/// vCPU whose CPU a foreign task took waits up to a slice (3 ms), which says little about parking.
+const HOPELESS_DIVISOR: u64 = 16;
 /// A trial that brings at least half is measured again, from scratch and this many times longer: 80 hand-overs are too
 /// few to tell 20 % apart, and yielding shines for the first rounds after parking has put the vCPUs in order.
 const CONFIRM_EPOCHS: u64 = 4;
