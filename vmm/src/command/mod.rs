@@ -3,6 +3,7 @@
 
 mod run;
 mod summary;
+mod topology;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -14,6 +15,7 @@ use crate::inspect::HostInspection;
 use crate::report::ExitStatus;
 
 pub use run::RunError;
+pub use topology::TopologyError;
 
 /// A command failed.
 #[derive(Debug, thiserror::Error)]
@@ -33,6 +35,9 @@ pub enum CommandError {
     /// The run.
     #[error(transparent)]
     Run(#[from] RunError),
+    /// The topology.
+    #[error(transparent)]
+    Topology(#[from] TopologyError),
 }
 
 impl CommandError {
@@ -42,7 +47,7 @@ impl CommandError {
         match self {
             Self::Cli(CliError::Arguments(error)) if error.exit_code() == 0 => ExitStatus::PoweredOff,
             Self::Cli(_) | Self::Config(_) => ExitStatus::Usage,
-            Self::Print(_) | Self::Output(_) | Self::Run(_) => ExitStatus::MonitorError,
+            Self::Print(_) | Self::Output(_) | Self::Run(_) | Self::Topology(_) => ExitStatus::MonitorError,
         }
     }
 
@@ -70,10 +75,7 @@ pub fn execute(args: impl IntoIterator<Item = OsString>, started: Instant) -> Re
             print_config.map_or(Ok(ExitStatus::PoweredOff), |format| print(&config, format))
         }
         Invocation::Host { json } => host(json),
-        Invocation::Topology { config, format } => {
-            let _ = (config, format);
-            output("")
-        }
+        Invocation::Topology { config, format } => output(&topology::render(config.topology()?, format)?),
     }
 }
 

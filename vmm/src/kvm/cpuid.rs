@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! CPUID across the border: the kernel's tables to and from our own entries.
 
+use std::arch::x86_64::{__cpuid, __cpuid_count, CpuidResult};
 use std::io;
 
 use kvm_bindings::{CpuId, KVM_CPUID_FLAG_SIGNIFCANT_INDEX, KVM_MAX_CPUID_ENTRIES, kvm_cpuid_entry2};
@@ -19,6 +20,26 @@ pub(super) fn supported(kvm: &Kvm) -> io::Result<HostCpuid> {
 pub(super) fn to_kernel(entries: &[CpuidEntry]) -> io::Result<CpuId> {
     let entries: Vec<kvm_cpuid_entry2> = entries.iter().map(entry_to_kernel).collect();
     CpuId::from_entries(&entries).map_err(|_| io::Error::from_raw_os_error(libc::E2BIG))
+}
+
+/// What this very processor shows of its vendor, its caches and its address width: for a host without KVM.
+#[must_use]
+pub fn of_this_processor() -> HostCpuid {
+    /// Most subleaves of a cache leaf: more levels than any processor has.
+    const CACHES: u32 = 8;
+    let plain = [0, 1, 0x8000_0000, 0x8000_0001, 0x8000_0006, 0x8000_0008].map(|function| (function, 0, false));
+    let caches =
+        [4, 0x8000_001D].into_iter().flat_map(|function| (0..CACHES).map(move |index| (function, index, true)));
+    let highest = |function: u32| __cpuid(function & 0x8000_0000).eax;
+    plain
+        .into_iter()
+        .chain(caches)
+        .filter(|(function, ..)| *function <= highest(*function))
+        .map(|(function, index, indexed)| {
+            let CpuidResult { eax, ebx, ecx, edx } = __cpuid_count(function, index);
+            CpuidEntry { function, index, indexed, eax, ebx, ecx, edx }
+        })
+        .collect()
 }
 
 fn from_kernel(entry: &kvm_cpuid_entry2) -> CpuidEntry {

@@ -12,12 +12,14 @@ use devices::bus::{BusBuilder, BusError, Device};
 use devices::i8042::{self, I8042};
 use devices::pvpanic::PvPanic;
 use devices::serial;
+use topology::apic::{ApicError, ApicLimits};
 use topology::cpuid::{self, CpuidEntry};
-use topology::guest::TopologyError;
+use topology::guest::{GuestTopology, TopologyError};
 use topology::id::VcpuIndex;
 use topology::memory_map::{AddressSpace, MemoryMap};
 
 use super::accesses::Buses;
+use super::checkup::{self, CheckupError};
 use super::console::{Console, ConsoleEvents, ConsoleOutput, EventLine};
 use super::end::EndNote;
 use super::observed::{Observer, SharedObserved};
@@ -35,33 +37,15 @@ use crate::vcpu::thread::{SpawnError, VcpuHandle};
 /// A machine could not be put together.
 #[derive(Debug, thiserror::Error)]
 pub enum AssemblyError {
-    /// More vCPUs than KVM allows.
-    #[error("{asked} vCPUs are more than this host's KVM allows a VM ({allowed}, KVM_CAP_MAX_VCPUS); ask for fewer")]
-    TooManyVcpus {
-        /// How many were asked for.
-        asked: u32,
-        /// How many there may be.
-        allowed: u32,
-    },
-    /// An APIC id that KVM cannot use.
-    #[error(
-        "vCPU {vcpu} would have APIC id {apic_id}, this host's KVM allows ids below {limit} (KVM_CAP_MAX_VCPU_ID); \
-         ask for fewer vCPUs, or for levels that are powers of two"
-    )]
-    ApicIdTooHigh {
-        /// Which vCPU.
-        vcpu: VcpuIndex,
-        /// Its id.
-        apic_id: u32,
-        /// First id that is out of range.
-        limit: u32,
-    },
+    /// More vCPUs, or higher APIC ids, than KVM allows.
+    #[error("this host's KVM cannot run the machine: {0}")]
+    Apic(#[from] ApicError),
     /// CPUID of the host could not be read.
     #[error("KVM does not tell what CPUID can show (KVM_GET_SUPPORTED_CPUID): {0}")]
     SupportedCpuid(#[source] io::Error),
-    /// More memory than physical addresses reach on this host.
+    /// Caches that make no sense, or more memory than physical addresses reach on this host.
     #[error(transparent)]
-    MemoryMap(#[from] TopologyError),
+    Shape(#[from] TopologyError),
     /// RAM.
     #[error(transparent)]
     Memory(#[from] MemoryError),
@@ -74,6 +58,9 @@ pub enum AssemblyError {
     /// The ACPI tables.
     #[error(transparent)]
     Tables(#[from] TablesError),
+    /// What the guest would be told is inconsistent.
+    #[error(transparent)]
+    Checkup(#[from] CheckupError),
     /// The console's output.
     #[error("the guest's serial port cannot be connected to {target}: {source}")]
     Console {
@@ -122,9 +109,11 @@ impl WithMemory {
     /// # Errors
     /// What the host cannot do: too many vCPUs, too high an APIC id, no memory.
     pub fn map(machine: Machine, system: &System) -> Result<Self, AssemblyError> {
-        check_limits(&machine, system)?;
+        let limits = ApicLimits { x2apic: true, id_count: system.max_vcpu_id(), vcpu_count: system.max_vcpus() };
+        machine.topology.check_apic(&limits)?;
         let host_cpuid = system.supported_cpuid().map_err(AssemblyError::SupportedCpuid)?;
-        let map = MemoryMap::new(&machine.topology, &address_space(&host_cpuid))?;
+        let (topology, map) = shape(machine.topology, &host_cpuid)?;
+        let machine = Machine { topology, ..machine };
         let ram = GuestRam::map(&map)?;
         let mut vm = system.create_vm()?;
         vm.set_ram(ram.clone())?;
@@ -136,25 +125,22 @@ impl WithMemory {
     /// # Errors
     /// A kernel that cannot be loaded, tables that do not fit.
     pub fn load(self) -> Result<Loaded, AssemblyError> {
-        let tables = tables::place(&self.machine.topology, &self.map, &self.ram)?;
+        let tables = tables::build(&self.machine.topology, &self.map)?;
+        checkup::examine(&self.host_cpuid, &self.machine.topology, &self.map, &tables.acpi)?;
+        tables.write(&self.ram)?;
         let entry = payload::load(&self.machine.boot, &self.map, &self.ram, &tables)?;
         Ok(Loaded { memory: self, entry })
     }
 }
 
-fn check_limits(machine: &Machine, system: &System) -> Result<(), AssemblyError> {
-    let (asked, allowed) = (machine.topology.vcpu_count(), system.max_vcpus());
-    if asked > allowed {
-        return Err(AssemblyError::TooManyVcpus { asked, allowed });
-    }
-    let limit = system.max_vcpu_id();
-    let highest = machine.topology.vcpus().map(|vcpu| (machine.topology.apic_id(vcpu), vcpu)).max();
-    match highest {
-        Some((apic_id, vcpu)) if apic_id.0 >= limit => {
-            Err(AssemblyError::ApicIdTooHigh { vcpu, apic_id: apic_id.0, limit })
-        }
-        _ => Ok(()),
-    }
+/// The machine with the caches of the host, where CPUID tells them, and its memory laid out.
+///
+/// # Errors
+/// [`AssemblyError::Shape`].
+pub fn shape(topology: GuestTopology, host_cpuid: &[CpuidEntry]) -> Result<(GuestTopology, MemoryMap), AssemblyError> {
+    let topology = topology.with_caches(cpuid::host_caches(host_cpuid))?;
+    let map = MemoryMap::new(&topology, &address_space(host_cpuid))?;
+    Ok((topology, map))
 }
 
 /// Where RAM can be: around the MMIO gap, up to the width of a physical address on this host.

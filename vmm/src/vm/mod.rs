@@ -8,6 +8,7 @@
 
 pub mod accesses;
 pub mod assembly;
+pub mod checkup;
 pub mod console;
 pub mod end;
 pub mod event_loop;

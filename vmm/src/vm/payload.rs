@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use topology::memory_map::MemoryMap;
 
-use super::tables::PlacedTables;
+use super::tables::BuiltTables;
 use crate::boot::elf::{self, ElfError, KernelImage};
 use crate::boot::image::{self, Foreign, ImageKind};
 use crate::boot::pvh::{self, PvhError};
@@ -73,7 +73,7 @@ pub enum PayloadError {
 ///
 /// # Errors
 /// [`PayloadError`].
-pub fn load(boot: &Boot, map: &MemoryMap, ram: &GuestRam, tables: &PlacedTables) -> Result<EntryState, PayloadError> {
+pub fn load(boot: &Boot, map: &MemoryMap, ram: &GuestRam, tables: &BuiltTables) -> Result<EntryState, PayloadError> {
     let (loaded, command_line) = match boot {
         Boot::Probe { workload } => {
             let name = "the built-in probe guest".to_owned();
@@ -88,7 +88,7 @@ pub fn load(boot: &Boot, map: &MemoryMap, ram: &GuestRam, tables: &PlacedTables)
     };
     let legacy_hole = layout::LOW_RAM_END..layout::HIGH_RAM_START;
     let regions = map.regions(&[legacy_hole, tables.reserved.clone()]);
-    let start_info = pvh::write_boot_information(ram.memory(), &regions, &command_line, tables.rsdp)?;
+    let start_info = pvh::write_boot_information(ram.memory(), &regions, &command_line, tables.acpi.rsdp_gpa)?;
     Ok(EntryState::Pvh { entry: loaded, start_info })
 }
 

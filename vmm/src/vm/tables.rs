@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use topology::acpi::{self, AcpiError, IoApic, Platform, PortDevice, PowerPorts};
+use topology::acpi::{self, AcpiError, AcpiTables, IoApic, Platform, PortDevice, PowerPorts};
 use topology::guest::GuestTopology;
 use topology::memory_map::MemoryMap;
 use vm_memory::{Bytes, GuestAddress, GuestMemoryError};
@@ -38,11 +38,11 @@ pub enum TablesError {
     },
 }
 
-/// Where the tables are.
+/// The tables, and what of memory they take.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PlacedTables {
-    /// Address of the RSDP.
-    pub rsdp: u64,
+pub struct BuiltTables {
+    /// The tables and where each goes.
+    pub acpi: AcpiTables,
     /// What the guest must not take for free RAM, besides the legacy hole.
     pub reserved: Range<u64>,
 }
@@ -53,19 +53,28 @@ const RSDP_BYTES: u64 = 64;
 /// The area behind the RSDP, inside the legacy hole.
 const BEHIND_RSDP: Range<u64> = layout::ACPI_RSDP + RSDP_BYTES..layout::ACPI_AREA_END;
 
-/// Builds the tables and writes them to guest memory.
+/// Builds the tables of a machine for where they will go.
 ///
 /// # Errors
-/// [`TablesError`].
-pub fn place(topology: &GuestTopology, map: &MemoryMap, ram: &GuestRam) -> Result<PlacedTables, TablesError> {
+/// [`TablesError::Build`], [`TablesError::NoRoom`].
+pub fn build(topology: &GuestTopology, map: &MemoryMap) -> Result<BuiltTables, TablesError> {
     // How much they take does not depend on where they go.
     let needed = acpi::required_bytes(topology, map, &platform(&BEHIND_RSDP));
     let reserved = area(map, needed)?;
-    let tables = acpi::build(topology, map, &platform(&reserved))?;
-    for (gpa, bytes) in tables.pieces() {
-        ram.memory().write_slice(bytes, GuestAddress(gpa)).map_err(|source| TablesError::Write { gpa, source })?;
+    let acpi = acpi::build(topology, map, &platform(&reserved))?;
+    Ok(BuiltTables { acpi, reserved })
+}
+
+impl BuiltTables {
+    /// Writes the tables to guest memory.
+    ///
+    /// # Errors
+    /// [`TablesError::Write`].
+    pub fn write(&self, ram: &GuestRam) -> Result<(), TablesError> {
+        self.acpi.pieces().try_for_each(|(gpa, bytes)| {
+            ram.memory().write_slice(bytes, GuestAddress(gpa)).map_err(|source| TablesError::Write { gpa, source })
+        })
     }
-    Ok(PlacedTables { rsdp: layout::ACPI_RSDP, reserved })
 }
 
 /// Right behind the RSDP while they fit, else at the top of the RAM below the gap.
