@@ -67,7 +67,7 @@ pub fn look(cpuid: impl Fn(u32, u32) -> [u32; 4]) -> CpuSeen {
     let mut widths = levels(&cpuid, max, &mut seen);
     seen.caches = caches(&cpuid, max, amd, seen.apic_id);
     if amd && !widths.has_dies {
-        split_by_node(&cpuid, &mut seen, &mut widths);
+        split_by_die(&cpuid, &mut seen, &mut widths);
     }
     if !widths.has_clusters {
         split_by_l2(&mut seen, &widths);
@@ -146,22 +146,25 @@ fn caches(cpuid: &impl Fn(u32, u32) -> [u32; 4], max: u32, amd: bool, apic_id: u
     caches
 }
 
-/// AMD's leaf 0BH has no dies; CPUID.(EAX=8000001EH):ECX[10:8] is the number of nodes in the package − 1
-/// (AMD APM vol. 3, appendix E.4.17). A die takes the upper part of the core numbers of its package.
-fn split_by_node(cpuid: &impl Fn(u32, u32) -> [u32; 4], seen: &mut CpuSeen, widths: &mut Widths) {
-    if cpuid(0x8000_0000, 0)[0] < 0x8000_001e {
-        return;
+/// AMD's leaf 0BH has no dies. A die has a level 3 cache of its own; where none is stated, it is a node:
+/// CPUID.(EAX=8000001EH):ECX[10:8] nodes in the package − 1 (AMD APM vol. 3, appendix E.4.17). Either way its number is
+/// the upper part of the core's in leaf 0BH.
+fn split_by_die(cpuid: &impl Fn(u32, u32) -> [u32; 4], seen: &mut CpuSeen, widths: &mut Widths) {
+    let core_bits = match seen.caches[3] {
+        Some(l3) => l3.shift.saturating_sub(widths.thread),
+        None if cpuid(0x8000_0000, 0)[0] < 0x8000_001e => return,
+        None => widths.core.saturating_sub(bits_for((cpuid(0x8000_001e, 0)[2] >> 8 & 7) + 1)),
+    };
+    if core_bits < widths.core {
+        seen.die = shr(seen.core, core_bits);
+        (seen.core, widths.core) = (low_bits(seen.core, core_bits), core_bits);
     }
-    let nodes = (cpuid(0x8000_001e, 0)[2] >> 8 & 7) + 1;
-    let core_bits = widths.core.saturating_sub(bits_for(nodes));
-    seen.die = shr(seen.core, core_bits);
-    (seen.core, widths.core) = (low_bits(seen.core, core_bits), core_bits);
 }
 
 /// Without a module level, cores that share a level 2 cache are a cluster, as Linux has it
 /// (arch/x86/kernel/smpboot.c, `cpu_clustergroup_mask`).
 fn split_by_l2(seen: &mut CpuSeen, widths: &Widths) {
-    let Some(l2) = seen.caches.get(2).copied().flatten() else { return };
+    let Some(l2) = seen.caches[2] else { return };
     let core_bits = l2.shift.saturating_sub(widths.thread);
     if core_bits > 0 {
         seen.cluster = shr(seen.core, core_bits);

@@ -201,19 +201,27 @@ fn cores_that_share_a_level_2_cache_are_a_cluster() {
     assert_eq!(position(&alone), [1, 0, 0, 3, 1]);
 }
 
-#[test]
-fn a_die_of_an_amd_host_is_a_node_of_its_package() {
-    let id = 1 << 4 | 0b1011;
-    let amd = |leaf, subleaf| match (leaf, subleaf) {
+/// A CPU of an AMD host with 16 ids a package, two threads a core.
+fn amd(id: u32, caches: &'static [(u32, u32, u32)]) -> impl Fn(u32, u32) -> Registers {
+    move |leaf, subleaf| match (leaf, subleaf) {
         (0, _) => [0xb, u32::from_le_bytes(*b"Auth"), 0, 0],
         (0xb, 0) => [1, 1, 0x100, id],
         (0xb, 1) => [4, 1, 0x201, id],
         (0x8000_0000, _) => [0x8000_001e, 0, 0, 0],
-        (0x8000_001d, s) => cache_leaf(&[(1, 1, 2), (3, 2, 2), (3, 3, 8)], s),
+        (0x8000_001d, s) => cache_leaf(caches, s),
         (0x8000_001e, _) => [id, 0, 1 << 8 | 3, 0],
         _ => [0; 4],
-    };
-    assert_eq!(position(&cpu_seen::look(amd)), [1, 1, 0, 1, 1]);
+    }
+}
+
+#[test]
+fn a_die_of_an_amd_host_has_a_level_3_cache_or_is_a_node() {
+    let id = 1 << 4 | 0b1011;
+    let halves = amd(id, &[(1, 1, 2), (3, 2, 2), (3, 3, 8)]);
+    assert_eq!(position(&cpu_seen::look(halves)), [1, 1, 0, 1, 1]);
+    let quarters = amd(id, &[(3, 3, 4)]);
+    assert_eq!(position(&cpu_seen::look(quarters)), [1, 2, 0, 1, 1]);
+    assert_eq!(position(&cpu_seen::look(amd(id, &[]))), [1, 1, 0, 1, 1]);
 }
 
 #[test]
