@@ -188,6 +188,17 @@ mod tests {
     }
 
     #[test]
+    fn the_two_files_of_the_documentation_are_one_machine() {
+        let page = include_str!("../../../docs/configuration.md");
+        let block = |format: &str| {
+            let start = page.split_once(&format!("```{format}\n")).expect("the page has such a block").1;
+            parse(start.split_once("```").expect("the block ends").0).expect("well-formed")
+        };
+        assert_eq!(block("toml"), block("json"));
+        assert!(block("toml").topology().is_ok());
+    }
+
+    #[test]
     fn numbers_are_short_for_tables() {
         let config = parse("cpus = 32\nnuma = 4\n").expect("well-formed");
         assert_eq!(config.cpus, Some(CpusConfig::flat(32)));

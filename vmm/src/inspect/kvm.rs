@@ -11,10 +11,8 @@ use kvm_ioctls::Kvm;
 
 use super::{Finding, ReadText, Ring0, Ring0Mode, measure_ring0};
 use crate::host::facts;
+use crate::kvm::system::API_VERSION;
 use crate::report::KvmKind;
-
-/// The version every kernel since 2.6.22 reports (`Documentation/virt/kvm/api.rst`, KVM_GET_API_VERSION).
-const API_VERSION: i32 = 12;
 
 /// Bits of KVM_CAP_X86_DISABLE_EXITS, with the words of `--help` for them.
 const DISABLE_EXITS: [(u32, &str); 4] = [
