@@ -2,7 +2,7 @@
 //! Which host node each guest node calls home at start: where its memory goes and its vCPUs go first.
 //!
 //! Invariant: a wish is obeyed or refused, never bent; without a wish every guest node gets the host node that comes
-//! first by: memory fits, vCPUs fit, they fit on whole cores, no other guest node is there, near those that are placed
+//! first by: memory fits, vCPUs fit, they fit on whole cores, fewest other guest nodes, near those that are placed
 //! already, most room, lowest number.
 
 use std::cmp::Reverse;
@@ -118,7 +118,7 @@ impl<'h> Town<'h> {
         let memory = self.host.nodes()[home].free_bytes.is_some_and(|free| free < wanted);
         let pack = *mode == Mode::Pack;
         let vcpus = self.vcpus[index];
-        let taken = !pack && self.settled.contains(&home);
+        let taken = if pack { 0 } else { self.settled.iter().filter(|&&other| other == home).count() };
         let far: u32 = self.settled.iter().map(|&other| u32::from(self.host.distance(other, home))).sum();
         let room = if pack { self.threads[home] } else { usize::MAX - self.cores[home] };
         (memory, self.threads[home] < vcpus, !pack && self.cores[home] < vcpus, taken, far, room, home)

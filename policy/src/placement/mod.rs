@@ -1,5 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where vCPU threads and guest memory go.
+//! Where vCPU threads and guest memory go, at start and while the guest runs.
+//!
+//! **Problem.** Guests on a busy host lose time to threads that share a core while another idles, to memory that is far
+//! away, and to each other. Kernels know rules against that; nobody's virtual-machine monitor applies them, because
+//! nobody's placement sees the guest's shape and the host's at once.
+//!
+//! **Unit of account.** Loads are 1024ths of a CPU ([`FULL`]). Scores are what each [`Rule`] says; they are compared
+//! only within a rule.
+//!
+//! **Terms.** A CPU is *usable* if the process may run there; *empty* if it has no vCPU of this VM; *idle* if it is
+//! empty, unclaimed and nothing else runs there for long. A *home* is the host node where a guest node's memory is.
+//!
+//! **At start**, [`plan`] gives every vCPU a CPU. **While the guest runs**, [`Balancer::pass`] looks at a [`Snapshot`]
+//! every period and says what moves. Every decision carries its rule, its score and the runner-up; every rule can be
+//! switched off alone ([`Rules`]). Seeds: asym-packing, numa-move-once-per-node, cluster-scan, newidle-rate-limit.
+//!
+//! **Properties**, each the name of a test:
+//! - no two vCPUs on one CPU while an allowed one is empty;
+//! - the allowed set is obeyed;
+//! - equal scores never move;
+//! - the next balance is never in the past, also when the clock wraps;
+//! - a busy CPU never uses the asym rule;
+//! - the scan budget shrinks monotonically and without a jump;
+//! - the move decision is taken once per node;
+//! - total moves per pass are bounded;
+//! - passes stop when nothing improves.
+//!
+//! **Cost.** A pass sorts vCPUs and CPUs a fixed number of times and examines a bounded number of candidates:
+//! n log n in vCPUs plus CPUs.
 
 mod asym;
 mod balance;
@@ -11,10 +39,12 @@ mod groups;
 mod guest;
 mod homes;
 mod numa;
+pub mod picture;
 mod plan;
 pub mod rate;
 mod search;
 mod seats;
+mod table;
 mod view;
 
 pub use balance::{Balancer, Config, Pass, Stats};
@@ -23,4 +53,5 @@ pub use error::PlacementError;
 pub use guest::{Claim, Guest, GuestCpu, GuestNode, Mode, Wishes};
 pub use plan::{Home, Note, Plan, plan};
 pub use search::scan_budget;
+pub use table::table;
 pub use view::{CpuLoad, FULL, Snapshot, VcpuLoad};
