@@ -53,7 +53,7 @@ pub struct Ram {
     pub len: u64,
 }
 
-const RANGES_MAX: usize = 64;
+const RANGES_MAX: usize = 128;
 const COMMAND_LINE_MAX: usize = 2048;
 
 /// A copy of what the loader handed over.
