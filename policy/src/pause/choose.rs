@@ -139,8 +139,10 @@ impl<'a> Scan<'a> {
             self.alone += 1;
             return false;
         }
-        let balance = self.state.vcpus[at].ledger.balance_at(self.config, self.now);
-        balance < i64::try_from(self.config.credit_ns).unwrap_or(i64::MAX)
+        let credit = i64::try_from(self.config.credit_ns).unwrap_or(i64::MAX);
+        let ledger = &self.state.vcpus[at].ledger;
+        // A balance only shrinks with time: the division is for the few who stand at the bound.
+        ledger.balance_ns < credit || ledger.balance_at(self.config, self.now) < credit
     }
 
     fn both_alone(&self, vcpu: VcpuIndex) -> bool {
