@@ -45,8 +45,10 @@ pub const KVM_TSS: usize = 0xFFFB_D000;
 pub const SERIAL_PORT: u16 = 0x3F8;
 /// COM1: its interrupt line.
 pub const SERIAL_GSI: u32 = 4;
-/// Keyboard controller command port; only the reset command is there.
-pub const I8042_PORT: u16 = 0x64;
+/// Keyboard controller: data port.
+pub const I8042_DATA_PORT: u16 = 0x60;
+/// Keyboard controller: status and command port; of the commands only the reset is there.
+pub const I8042_COMMAND_PORT: u16 = 0x64;
 /// ACPI sleep control register (hardware-reduced ACPI).
 pub const SLEEP_CONTROL_PORT: u16 = 0x600;
 /// ACPI sleep status register.

@@ -5,6 +5,9 @@ use std::arch::x86_64::__cpuid;
 use std::fs;
 use std::thread;
 
+use topology::cpu_set::CpuSet;
+use topology::id::HostCpu;
+
 use crate::report::KvmKind;
 
 /// What virtualises guests here, by what the processor offers.
@@ -30,8 +33,11 @@ pub fn kernel_release() -> String {
         .map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned())
 }
 
-/// Host CPUs this process may use, at least 1.
+/// Number of host CPUs online; those this process may use where `/sys` is not mounted. At least 1.
 #[must_use]
 pub fn cpus_online() -> u32 {
-    thread::available_parallelism().map_or(1, |count| u32::try_from(count.get()).unwrap_or(u32::MAX))
+    let online = fs::read_to_string("/sys/devices/system/cpu/online");
+    let online = online.ok().and_then(|list| list.trim().parse::<CpuSet<HostCpu>>().ok()).map(|cpus| cpus.len());
+    let count = online.filter(|count| *count > 0).or_else(|| thread::available_parallelism().ok().map(Into::into));
+    count.map_or(1, |count| u32::try_from(count).unwrap_or(u32::MAX))
 }

@@ -12,6 +12,7 @@ use devices::bus::{BusBuilder, BusError, Device};
 use devices::i8042::{self, I8042};
 use devices::pvpanic::PvPanic;
 use devices::serial;
+use topology::acpi;
 use topology::apic::{ApicError, ApicLimits};
 use topology::cpuid::{self, CpuidEntry};
 use topology::guest::{GuestTopology, TopologyError};
@@ -200,7 +201,14 @@ fn claim_ports(
     let port = |port: u16| u64::from(port);
     BusBuilder::new()
         .claim("serial port", port(layout::SERIAL_PORT), serial::REGISTERS, Arc::clone(console) as Arc<dyn Device>)?
-        .claim_window("keyboard controller", port(layout::I8042_PORT), 1, i8042::STATUS_COMMAND, keyboard)?
+        .claim_window(
+            "keyboard data",
+            port(layout::I8042_DATA_PORT),
+            1,
+            i8042::DATA,
+            Arc::clone(&keyboard) as Arc<dyn Device>,
+        )?
+        .claim_window("keyboard command", port(layout::I8042_COMMAND_PORT), 1, i8042::STATUS_COMMAND, keyboard)?
         .claim(
             "power registers",
             port(layout::SLEEP_CONTROL_PORT),
@@ -209,6 +217,16 @@ fn claim_ports(
         )?
         .claim("pvpanic", port(layout::PVPANIC_PORT), 1, panic)
 }
+
+// The tables tell the guest what the registers understand, and neither room knows the other.
+const _: () = {
+    assert!(acpi_pm::S5_SLEEP_TYPE == acpi::S5_SLEEP_TYPE, "\\_S5 and the sleep control register agree");
+    assert!(acpi_pm::EVENT_POWER_BUTTON == acpi::EVENT_POWER_BUTTON, "_EVT and the event register agree");
+    assert!(acpi_pm::RESET_VALUE == layout::RESET_VALUE, "FADT and the reset register agree");
+    assert!(layout::SLEEP_STATUS_PORT as u64 == layout::SLEEP_CONTROL_PORT as u64 + acpi_pm::SLEEP_STATUS);
+    assert!(layout::RESET_PORT as u64 == layout::SLEEP_CONTROL_PORT as u64 + acpi_pm::RESET);
+    assert!(layout::EVENT_PORT as u64 == layout::SLEEP_CONTROL_PORT as u64 + acpi_pm::EVENT);
+};
 
 /// The power registers and the power button.
 pub type PowerRegisters = AcpiPm<Arc<EndNote>, EventLine>;
