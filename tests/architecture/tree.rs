@@ -10,7 +10,7 @@ const MOST_PRODUCTION_LINES: usize = 400;
 
 /// Files that were longer before they were looked at, and how long. None may be added or grow, and one that has shrunk
 /// to the limit leaves the list.
-const OUTGROWN: &[(&str, usize)] = &[("lab/src/host.rs", 415)];
+const OUTGROWN: &[(&str, usize)] = &[];
 
 /// Ends of the names of files that are source.
 const SOURCES: [&str; 8] = [".rs", ".c", ".h", ".S", ".s", ".ld", ".sh", ".py"];
