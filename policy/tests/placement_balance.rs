@@ -6,11 +6,11 @@
 #[path = "support/placement.rs"]
 mod support;
 
-use policy::placement::{Balancer, Config, CpuLoad, FULL, Guest, Pass, Rule, Rules, Snapshot, VcpuLoad};
+use policy::placement::{Balancer, Config, CpuLoad, FULL, Guest, Pair, Pass, Rule, Rules, Snapshot, VcpuLoad};
 use policy::time::Nanos;
 use proptest::prelude::*;
 use topology::host::HostTopology;
-use topology::id::HostCpu;
+use topology::id::{HostCpu, VcpuIndex};
 
 use support::{GIB, fixture, guest, host};
 
@@ -24,6 +24,7 @@ struct World {
     demand: Vec<u32>,
     outside: Vec<u32>,
     memory: Vec<Vec<u64>>,
+    pairs: Vec<Pair>,
     now: Nanos,
 }
 
@@ -31,7 +32,7 @@ impl World {
     fn new(host: HostTopology, guest: Guest, at: &[usize]) -> Self {
         let outside = vec![0; host.cpus().len()];
         let demand = vec![FULL; at.len()];
-        Self { host, guest, at: at.to_vec(), demand, outside, memory: Vec::new(), now: Nanos(1) }
+        Self { host, guest, at: at.to_vec(), demand, outside, memory: Vec::new(), pairs: Vec::new(), now: Nanos(1) }
     }
 
     fn total(&self, cpu: usize) -> u32 {
@@ -60,7 +61,7 @@ impl World {
 
     fn pass(&mut self, balancer: &mut Balancer) -> Pass {
         let (vcpus, cpus) = (self.vcpus(), self.cpus());
-        let snapshot = Snapshot { now: self.now, vcpus: &vcpus, cpus: &cpus, memory: &self.memory };
+        let snapshot = Snapshot { now: self.now, vcpus: &vcpus, cpus: &cpus, memory: &self.memory, pairs: &self.pairs };
         let pass = balancer.pass(&self.host, &snapshot);
         self.apply(&pass);
         self.now = pass.next;
@@ -227,7 +228,7 @@ fn a_vcpu_whose_cpu_is_gone_is_evacuated() {
     let (cpus, now) = (world.cpus(), world.now);
     let mut vcpus = world.vcpus();
     vcpus[1].cpu = HostCpu(9);
-    let snapshot = Snapshot { now, vcpus: &vcpus, cpus: &cpus, memory: &[] };
+    let snapshot = Snapshot { now, vcpus: &vcpus, cpus: &cpus, memory: &[], pairs: &[] };
     let mut balancer = world.balancer(Config { max_moves: 0, ..Config::default() });
     let pass = balancer.pass(&world.host, &snapshot);
     // CPU 0 is still busy with what ran there.
@@ -235,6 +236,34 @@ fn a_vcpu_whose_cpu_is_gone_is_evacuated() {
     assert_eq!(pass.moves[1].from, None);
     world.apply(&pass);
     assert!(!world.doubled_while_empty());
+}
+
+#[test]
+fn a_pair_draws_nearer_and_then_stays() {
+    let mut world = World::new(host(2, 1, 2, 4, 1), guest(2, 1, 2), &[9, 1]);
+    world.pairs = vec![Pair { mover: VcpuIndex(0), anchor: VcpuIndex(1) }];
+    let pass = world.once(Rules::default());
+    assert_eq!((moves(&pass), pass.moves[0].score), (vec![(0, 2, Rule::Pair)], 3));
+    assert_eq!(moves(&world.once(Rules::default())), []);
+    world.at = vec![9, 1];
+    assert_eq!(moves(&world.once(Rules { pair: false, ..Rules::default() })), []);
+    world.memory = vec![vec![GIB, GIB]];
+    assert_eq!(moves(&world.once(Rules::default())), [], "memory decides about nodes");
+    world.pairs = vec![Pair { mover: VcpuIndex(7), anchor: VcpuIndex(1) }];
+    assert_eq!(moves(&world.once(Rules::default())), []);
+}
+
+#[test]
+fn a_cpu_that_another_vm_claims_exclusively_is_left() {
+    let mut world = World::new(host(1, 1, 3, 1, 1), guest(1, 1, 1), &[0]);
+    let (vcpus, mut cpus) = (world.vcpus(), world.cpus());
+    cpus[0].exclusive = true;
+    cpus[1].exclusive = true;
+    let snapshot = Snapshot { now: world.now, vcpus: &vcpus, cpus: &cpus, memory: &[], pairs: &[] };
+    let pass = world.balancer(Config::default()).pass(&world.host, &snapshot);
+    assert_eq!(moves(&pass), [(0, 2, Rule::Evacuate)]);
+    world.apply(&pass);
+    assert_eq!(moves(&world.once(Rules::default())), []);
 }
 
 #[test]

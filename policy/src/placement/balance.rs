@@ -6,6 +6,7 @@
 //! house      two vCPUs on one CPU while one is empty
 //! numa       towards the memory
 //! wake       vCPUs that wait: cluster, cache, node, any node
+//! pair       towards the vCPU it keeps waiting for, where that was measured to help
 //! cores      whole idle cores take from shared ones
 //! asym       idle CPUs that rank higher take from those that rank lower
 //! busiest    the least busy takes from the busiest
@@ -25,7 +26,7 @@ use super::numa::{NumaRule, Weights};
 use super::rate::{Cost, CpuHabit, CpuRate, Gate};
 use super::search::idle_near;
 use super::view::{FULL, Snapshot};
-use super::{Decision, Guest, Rule, Rules, asym};
+use super::{Decision, Guest, Rule, Rules, asym, pairs};
 use crate::time::Nanos;
 
 /// Settings of rebalancing.
@@ -69,7 +70,7 @@ pub struct Stats {
 }
 
 /// What a pass decided.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Pass {
     /// Moves, in the order in which they should be made.
     pub moves: Vec<Decision>,
@@ -176,6 +177,10 @@ impl Balancer {
         }
         let limit = left(board);
         asym::wake(board, limit, ready);
+        if rules.pair {
+            let limit = left(board);
+            pairs::join(board, limit, snapshot, ready);
+        }
         // A guest that was told of threads has them on the threads of a core on purpose.
         if rules.whole_core && board.host.has_smt() && self.guest.threads_per_core() == 1 {
             let limit = left(board);

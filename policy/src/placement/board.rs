@@ -29,6 +29,7 @@ pub(super) struct Board<'h> {
     pub(super) waiting: Vec<u32>,
     pub(super) decisions: Vec<Decision>,
     groups: &'h Groups,
+    usable: Vec<bool>,
     here: Vec<Vec<usize>>,
     load: Vec<u32>,
     outside: Vec<u32>,
@@ -56,6 +57,7 @@ impl<'h> Board<'h> {
             waiting: snapshot.vcpus.iter().map(|load| load.waiting).collect(),
             decisions: Vec::new(),
             groups,
+            usable: (0..cpus).map(|cpu| groups.usable[cpu] && !get(cpu).exclusive).collect(),
             here: vec![Vec::new(); cpus],
             load: (0..cpus).map(|cpu| get(cpu).utilisation).collect(),
             outside: Vec::new(),
@@ -136,7 +138,7 @@ impl<'h> Board<'h> {
     }
 
     pub(super) fn is_usable(&self, cpu: usize) -> bool {
-        self.groups.usable[cpu]
+        self.usable[cpu]
     }
 
     /// vCPUs of this VM on a CPU.

@@ -31,6 +31,9 @@ pub enum Rule {
     Cluster,
     /// In the last-level cache. Score: as for the cluster.
     Llc,
+    /// Near the vCPU it keeps waiting for. Score: 3 in its cluster, 2 in its cache, 1 in its node; the runner-up is
+    /// the CPU that is left.
+    Pair,
     /// The machine prefers the CPU. Score: its rank.
     Asym,
     /// Away from the busiest CPU. Score: by how many 1024ths of a CPU the two loads draw nearer.
@@ -53,6 +56,7 @@ impl fmt::Display for Rule {
             Self::WholeCore => "whole-core",
             Self::Cluster => "cluster",
             Self::Llc => "llc",
+            Self::Pair => "pair",
             Self::Asym => "asym",
             Self::Busiest => "busiest",
             Self::Spread => "spread",
@@ -75,6 +79,8 @@ pub struct Rules {
     pub whole_core: bool,
     /// [`Rule::Cluster`] and [`Rule::Llc`]. Off: CPUs are looked for in order of number, in the whole node.
     pub cluster: bool,
+    /// [`Rule::Pair`]. Off: pairs are ignored.
+    pub pair: bool,
     /// [`Rule::Asym`]. Off: ranks are ignored.
     pub asym: bool,
     /// [`Rule::Busiest`]. Off: overloaded CPUs are relieved by idle ones only.
@@ -93,6 +99,7 @@ impl Default for Rules {
             numa: true,
             whole_core: true,
             cluster: true,
+            pair: true,
             asym: true,
             busiest: true,
             scan_budget: true,

@@ -29,6 +29,7 @@
 //! **Cost.** A pass sorts vCPUs and CPUs a fixed number of times and examines a bounded number of candidates:
 //! n log n in vCPUs plus CPUs.
 
+mod affinity;
 mod asym;
 mod balance;
 mod board;
@@ -39,6 +40,7 @@ mod groups;
 mod guest;
 mod homes;
 mod numa;
+mod pairs;
 pub mod picture;
 mod plan;
 pub mod rate;
@@ -47,6 +49,7 @@ mod seats;
 mod table;
 mod view;
 
+pub use affinity::affinities;
 pub use balance::{Balancer, Config, Pass, Stats};
 pub use decision::{Decision, Place, Rule, Rules, RunnerUp};
 pub use error::PlacementError;
@@ -54,4 +57,4 @@ pub use guest::{Claim, Guest, GuestCpu, GuestNode, Mode, Wishes};
 pub use plan::{Home, Note, Plan, plan};
 pub use search::scan_budget;
 pub use table::table;
-pub use view::{CpuLoad, FULL, Snapshot, VcpuLoad};
+pub use view::{CpuLoad, FULL, Pair, Snapshot, VcpuLoad};

@@ -7,17 +7,19 @@
 //!
 //! Invariant: every place is usable, and two vCPUs share a CPU only if every usable CPU has one (rule `house`).
 
+use serde::Serialize;
 use topology::cpu_set::CpuSet;
 use topology::host::HostTopology;
 use topology::id::{HostCpu, HostNode, NodeId, VcpuIndex};
 
+use super::affinity::affinities;
 use super::floor::Floor;
 use super::homes::homes;
 use super::seats::{Choice, Need, Seats};
 use super::{Decision, Guest, Mode, Place, PlacementError, Rule, RunnerUp, Wishes};
 
 /// Where a guest node's memory goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Home {
     /// The guest node.
     pub guest: NodeId,
@@ -26,7 +28,8 @@ pub struct Home {
 }
 
 /// Something the user should be told about a plan.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "note", rename_all = "kebab-case")]
 pub enum Note {
     /// More vCPUs than CPUs: these carry more than one.
     Shared {
@@ -55,7 +58,7 @@ pub enum Note {
 }
 
 /// A start placement.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Plan {
     /// Place of every vCPU by index; empty in mode `none`.
     pub places: Vec<Place>,
@@ -226,31 +229,17 @@ impl<'a> Builder<'a> {
     fn finish(self) -> Plan {
         let notes = self.notes();
         let host = self.floor.host;
-        let pools = self.pools();
         let decisions: Vec<Decision> = self.decisions.into_iter().flatten().collect();
-        let affinity = |decision: &Decision| {
-            let node = host.index_of(decision.to).map_or(0, |cpu| host.cpus()[cpu].node);
-            pools[node].clone().unwrap_or_else(|| std::iter::once(decision.to).collect())
-        };
-        let places = decisions.iter().map(|&decision| Place { decision, affinity: affinity(&decision) }).collect();
+        let cpus: Vec<HostCpu> = decisions.iter().map(|decision| decision.to).collect();
+        let affinities = affinities(host, &cpus).into_iter();
+        let places = decisions.into_iter().zip(affinities).map(|(decision, affinity)| Place { decision, affinity });
+        let places = places.collect();
         let home = |(node, &home): (&super::GuestNode, &usize)| Home {
             guest: node.id,
             host: (self.floor.rules.numa || node.host_node.is_some()).then(|| host.nodes()[home].id),
         };
         let homes = self.guest.nodes.iter().zip(&self.homes).map(home).collect();
         Plan { places, homes, notes }
-    }
-
-    /// For every host node where a CPU carries several vCPUs: all CPUs the VM has there. Pinning vCPUs one to one is
-    /// worse than sharing a pool when there are more of them than CPUs (OpenNebula issue 3664).
-    fn pools(&self) -> Vec<Option<CpuSet<HostCpu>>> {
-        let cpus = self.floor.host.cpus();
-        let taken = |node: usize| (0..cpus.len()).filter(move |&cpu| cpus[cpu].node == node && self.floor.own(cpu) > 0);
-        let pool = |node: usize| {
-            let shared = taken(node).any(|cpu| self.floor.own(cpu) > 1);
-            shared.then(|| taken(node).map(|cpu| cpus[cpu].id).collect())
-        };
-        (0..self.floor.host.nodes().len()).map(pool).collect()
     }
 
     fn notes(&self) -> Vec<Note> {

@@ -4,7 +4,7 @@
 //! Invariant: plain facts of one moment. A vCPU or CPU that is missing from its slice counts as idle.
 
 use serde::{Deserialize, Serialize};
-use topology::id::HostCpu;
+use topology::id::{HostCpu, VcpuIndex};
 
 use crate::time::Nanos;
 
@@ -14,7 +14,7 @@ pub const FULL: u32 = 1024;
 /// One vCPU over the last window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VcpuLoad {
-    /// The CPU it was placed on, or last ran on if it may roam.
+    /// The CPU it was placed on, also if it may roam in a pool ([`super::affinities`]).
     pub cpu: HostCpu,
     /// Time it ran, in 1024ths of the window (`/proc/self/task/TID/schedstat`, first field).
     pub running: u32,
@@ -41,8 +41,19 @@ pub struct CpuLoad {
     pub runnable: u32,
     /// vCPUs of other VMs that claimed it.
     pub claims: u32,
+    /// Another VM claimed it exclusively: it is not used, and left if it was.
+    pub exclusive: bool,
     /// Mean length of its idle periods in ns; `u64::MAX` if not known.
     pub mean_idle_ns: u64,
+}
+
+/// Two vCPUs that wait for each other, for instance because one keeps yielding to the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pair {
+    /// The one that moves.
+    pub mover: VcpuIndex,
+    /// The one it should be near.
+    pub anchor: VcpuIndex,
 }
 
 /// What a pass is given.
@@ -57,4 +68,6 @@ pub struct Snapshot<'a> {
     /// For every guest node, bytes of its memory on every host node, in the order of `HostTopology::nodes`. Empty if
     /// not known: rule `numa` then rests.
     pub memory: &'a [Vec<u64>],
+    /// Pairs for which being near was measured to help; the caller measures. Most important first.
+    pub pairs: &'a [Pair],
 }
