@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the monitor asks of the host besides KVM, one subject a file: facts for the report, terminal, signals, its own memory.
+//! What the monitor asks of the host besides KVM, one subject a file: facts for the report, limits, terminal, signals, its own memory.
 
 pub mod facts;
+pub mod limits;
 pub mod memory_use;
 pub mod signals;
 pub mod terminal;

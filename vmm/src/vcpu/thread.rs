@@ -20,6 +20,10 @@ use crate::kvm::vcpu::Vcpu;
 /// Stack of a vCPU thread, in bytes. The run loop is shallow; what is not touched costs nothing.
 const STACK_BYTES: usize = 256 * 1024;
 
+/// How long a thread may take to answer. A kick ends `KVM_RUN` within microseconds; a thread that is silent for this
+/// long is stuck in the kernel.
+pub const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+
 /// Told when a vCPU comes to its end by itself.
 pub trait EndListener: Send + Sync {
     /// `vcpu` has ended; called on its thread, at most once.
@@ -149,7 +153,11 @@ impl VcpuHandle {
 impl Drop for VcpuHandle {
     fn drop(&mut self) {
         self.ask(Request::Finish);
-        if let Some(thread) = self.thread.take() {
+        // A thread that does not answer is stuck in the kernel: it is left behind, so that the process can end, which
+        // ends it too. What it uses is shared with it and stays.
+        if self.wait(ANSWER_LIMIT).is_ok()
+            && let Some(thread) = self.thread.take()
+        {
             // A panic aborts the process, so a join cannot fail.
             let _ = thread.join();
         }

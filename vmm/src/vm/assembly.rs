@@ -27,6 +27,7 @@ use super::observed::{Observer, SharedObserved};
 use super::payload::{self, PayloadError};
 use super::tables::{self, TablesError};
 use crate::config::Machine;
+use crate::host::limits::{self, OpenFilesError};
 use crate::kvm::system::System;
 use crate::kvm::vcpu::{EntryState, Vcpu};
 use crate::kvm::vm::{Vm, VmError};
@@ -41,6 +42,9 @@ pub enum AssemblyError {
     /// More vCPUs, or higher APIC ids, than KVM allows.
     #[error("this host's KVM cannot run the machine: {0}")]
     Apic(#[from] ApicError),
+    /// Too few open files are allowed.
+    #[error(transparent)]
+    OpenFiles(#[from] OpenFilesError),
     /// CPUID of the host could not be read.
     #[error("KVM does not tell what CPUID can show (KVM_GET_SUPPORTED_CPUID): {0}")]
     SupportedCpuid(#[source] io::Error),
@@ -110,8 +114,9 @@ impl WithMemory {
     /// # Errors
     /// What the host cannot do: too many vCPUs, too high an APIC id, no memory.
     pub fn map(machine: Machine, system: &System) -> Result<Self, AssemblyError> {
-        let limits = ApicLimits { x2apic: true, id_count: system.max_vcpu_id(), vcpu_count: system.max_vcpus() };
-        machine.topology.check_apic(&limits)?;
+        let apic_limits = ApicLimits { x2apic: true, id_count: system.max_vcpu_id(), vcpu_count: system.max_vcpus() };
+        machine.topology.check_apic(&apic_limits)?;
+        limits::allow_open_files(machine.topology.vcpu_count())?;
         let host_cpuid = system.supported_cpuid().map_err(AssemblyError::SupportedCpuid)?;
         let (topology, map) = shape(machine.topology, &host_cpuid)?;
         let machine = Machine { topology, ..machine };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A machine that runs: pause, resume, wait for its end.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use topology::id::VcpuIndex;
 
@@ -10,11 +10,7 @@ use super::end::Outcome;
 use super::event_loop::{self, EventLoopError};
 use crate::host::signals::EndingSignals;
 use crate::vcpu::control::{NoAnswer, Reply, Request, State};
-use crate::vcpu::thread::VcpuHandle;
-
-/// How long a vCPU thread may take to answer. A kick ends `KVM_RUN` within microseconds; a thread that is silent for
-/// this long is stuck in the kernel.
-const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+use crate::vcpu::thread::{ANSWER_LIMIT, VcpuHandle};
 
 /// A vCPU thread did not do what was asked.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -95,11 +91,15 @@ impl Running {
     /// [`EventLoopError`]: the host refused something that the loop needs; the machine is stopped all the same.
     pub fn wait(self, signals: EndingSignals) -> Result<Finished, EventLoopError> {
         let outcome = event_loop::serve(&self.machine, signals)?;
-        // The guest is at its end; what it sent before that is still to be seen.
         let ended_at = Instant::now();
         for vcpu in self.vcpus() {
             vcpu.ask(Request::Finish);
         }
+        for vcpu in self.vcpus() {
+            // A thread without an answer is dealt with when its handle is dropped.
+            let _ = vcpu.wait(ANSWER_LIMIT);
+        }
+        // What the guest sent before its end is still to be seen.
         let _ = self.machine.parts.console.flush();
         Ok(Finished { machine: self.machine, outcome, ended_at })
     }

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#![expect(unsafe_code, reason = "getrlimit and setrlimit")]
+//! The limit on open files: every vCPU is one, and the usual soft limit is 1024.
+
+use std::io;
+use std::mem::MaybeUninit;
+
+/// Descriptors that the monitor itself has open besides those of vCPUs, generously.
+const OWN: u64 = 64;
+
+/// There may not be as many open files as the machine needs.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{needed} open files are needed, one a vCPU, and {allowed} are allowed: raise the hard limit (ulimit -Hn), or ask \
+     for fewer vCPUs"
+)]
+pub struct OpenFilesError {
+    /// How many the machine needs.
+    pub needed: u64,
+    /// The hard limit.
+    pub allowed: u64,
+}
+
+/// Raises the soft limit on open files, if it is too low for a machine of `vcpus` vCPUs. A limit that cannot be read
+/// is left alone.
+///
+/// # Errors
+/// [`OpenFilesError`] when the hard limit is too low.
+pub fn allow_open_files(vcpus: u32) -> Result<(), OpenFilesError> {
+    let needed = u64::from(vcpus) + OWN;
+    let Ok(limit) = read() else { return Ok(()) };
+    if limit.rlim_cur >= needed {
+        return Ok(());
+    }
+    let raised = libc::rlimit { rlim_cur: needed, ..limit };
+    // SAFETY: setrlimit reads the struct it is given.
+    if limit.rlim_max < needed || unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const raised) } != 0 {
+        return Err(OpenFilesError { needed, allowed: limit.rlim_max });
+    }
+    Ok(())
+}
+
+fn read() -> io::Result<libc::rlimit> {
+    let mut limit = MaybeUninit::uninit();
+    // SAFETY: getrlimit fills the struct when it succeeds.
+    unsafe {
+        match libc::getrlimit(libc::RLIMIT_NOFILE, limit.as_mut_ptr()) {
+            0 => Ok(limit.assume_init()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hard_limit_that_is_too_low_is_named() {
+        let hard = read().unwrap().rlim_max;
+        if let Ok(too_many) = u32::try_from(hard) {
+            let error = allow_open_files(too_many).unwrap_err();
+            assert_eq!((error.allowed, error.needed), (hard, hard + OWN));
+        }
+        allow_open_files(1).unwrap();
+    }
+}
