@@ -74,13 +74,13 @@ fn passes(c: &mut Criterion) {
             // Without the rate limit every pass looks at everything, and a moved vCPU may move again at once.
             let rules = Rules { rate_limit: false, ..Rules::default() };
             let config = Config { rules, settle_ns: 0, ..Config::default() };
-            let mut balancer = Balancer::new(&host, guest(vcpus, nodes), config, Nanos(0));
+            let mut balancer = Balancer::new(host.clone(), guest(vcpus, nodes), config, Nanos(0));
             let snapshot =
                 Snapshot { now: Nanos(1), vcpus: &board.vcpus, cpus: &board.cpus, memory: &board.memory, pairs: &[] };
-            let moves = balancer.pass(&host, &snapshot).moves.len();
+            let moves = balancer.pass(&snapshot).moves.len();
             assert_eq!(moves > 0, storm, "{moves} moves on the {name} board of {vcpus} vCPUs");
             group.bench_function(BenchmarkId::new(name, format!("{vcpus}_on_{cpus}")), |bencher| {
-                bencher.iter(|| balancer.pass(black_box(&host), black_box(&snapshot)));
+                bencher.iter(|| balancer.pass(black_box(&snapshot)));
             });
         }
     }

@@ -62,7 +62,7 @@ impl World {
     fn pass(&mut self, balancer: &mut Balancer) -> Pass {
         let (vcpus, cpus) = (self.vcpus(), self.cpus());
         let snapshot = Snapshot { now: self.now, vcpus: &vcpus, cpus: &cpus, memory: &self.memory, pairs: &self.pairs };
-        let pass = balancer.pass(&self.host, &snapshot);
+        let pass = balancer.pass(&snapshot);
         self.apply(&pass);
         self.now = pass.next;
         pass
@@ -79,7 +79,7 @@ impl World {
     }
 
     fn balancer(&self, config: Config) -> Balancer {
-        Balancer::new(&self.host, self.guest.clone(), config, self.now)
+        Balancer::new(self.host.clone(), self.guest.clone(), config, self.now)
     }
 
     /// One pass of a fresh balancer.
@@ -230,7 +230,7 @@ fn a_vcpu_whose_cpu_is_gone_is_evacuated() {
     vcpus[1].cpu = HostCpu(9);
     let snapshot = Snapshot { now, vcpus: &vcpus, cpus: &cpus, memory: &[], pairs: &[] };
     let mut balancer = world.balancer(Config { max_moves: 0, ..Config::default() });
-    let pass = balancer.pass(&world.host, &snapshot);
+    let pass = balancer.pass(&snapshot);
     // CPU 0 is still busy with what ran there.
     assert_eq!(moves(&pass), [(0, 1, Rule::Evacuate), (1, 2, Rule::Evacuate)]);
     assert_eq!(pass.moves[1].from, None);
@@ -260,10 +260,22 @@ fn a_cpu_that_another_vm_claims_exclusively_is_left() {
     cpus[0].exclusive = true;
     cpus[1].exclusive = true;
     let snapshot = Snapshot { now: world.now, vcpus: &vcpus, cpus: &cpus, memory: &[], pairs: &[] };
-    let pass = world.balancer(Config::default()).pass(&world.host, &snapshot);
+    let pass = world.balancer(Config::default()).pass(&snapshot);
     assert_eq!(moves(&pass), [(0, 2, Rule::Evacuate)]);
     world.apply(&pass);
     assert_eq!(moves(&world.once(Rules::default())), []);
+}
+
+#[test]
+fn a_host_that_changed_is_taken_note_of() {
+    let four = "== devices/system/cpu/online\n0-3\n== self/affinity\n0-3\n";
+    let mut world = World::new(fixture(four), guest(2, 1, 2), &[0, 3]);
+    let mut balancer = world.balancer(Config::default());
+    assert_eq!(moves(&world.pass(&mut balancer)), []);
+    balancer.host_changed(fixture(&four.replace("online\n0-3", "online\n0-2")), world.now);
+    assert_eq!(moves(&world.pass(&mut balancer)), [(1, 1, Rule::Evacuate)]);
+    balancer.host_changed(fixture(four), world.now);
+    assert_eq!(moves(&world.pass(&mut balancer)), []);
 }
 
 #[test]

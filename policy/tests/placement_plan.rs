@@ -102,6 +102,10 @@ fn impossible_wishes_are_refused() {
     let claims = vec![Claim { cpus: set("0-11"), exclusive: true }];
     let claimed = plan(&host, &guest(1, 1, 1), &Wishes { claims, ..Wishes::default() });
     assert!(matches!(claimed, Err(PlacementError::AllClaimed { .. })));
+    let mut stray = guest(2, 1, 2);
+    stray.vcpus[1].node = 3;
+    let astray = plan(&host, &stray, &Wishes::default());
+    assert!(matches!(astray, Err(PlacementError::NoSuchGuestNode { node: 3, nodes: 1, .. })));
     let nobody = Guest { vcpus: Vec::new(), nodes: Vec::new() };
     assert_eq!(plan(&host, &nobody, &Wishes::default()), Err(PlacementError::NoVcpus));
 }

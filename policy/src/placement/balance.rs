@@ -17,6 +17,8 @@
 //! Properties: *total moves per pass are bounded* by [`Config::max_moves`], evacuations and the other half of a swap
 //! apart; a balanced board stays as it is.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use topology::host::HostTopology;
 
@@ -82,12 +84,25 @@ pub struct Pass {
     pub stats: Stats,
 }
 
+/// The host, and what was derived from it once.
+#[derive(Debug)]
+struct Site {
+    host: HostTopology,
+    groups: Groups,
+}
+
+impl Site {
+    fn new(host: HostTopology) -> Arc<Self> {
+        Arc::new(Self { groups: Groups::new(&host), host })
+    }
+}
+
 /// Rebalances one VM. Keeps only what the rate limits need; everything else comes with each snapshot.
 #[derive(Clone, Debug)]
 pub struct Balancer {
     guest: Guest,
     config: Config,
-    groups: Groups,
+    site: Arc<Site>,
     rates: Vec<CpuRate>,
     /// When each vCPU may move again.
     settled: Vec<Nanos>,
@@ -98,22 +113,26 @@ pub struct Balancer {
 impl Balancer {
     /// A balancer for a guest on a host. Every vCPU and every CPU may take part from `now` on.
     #[must_use]
-    pub fn new(host: &HostTopology, guest: Guest, config: Config, now: Nanos) -> Self {
+    pub fn new(host: HostTopology, guest: Guest, config: Config, now: Nanos) -> Self {
         Self {
             settled: vec![now; guest.vcpus.len()],
             guest,
             config,
-            groups: Groups::new(host),
             rates: vec![CpuRate::new(now); host.cpus().len()],
+            site: Site::new(host),
             cost: Cost::default(),
             gate: Gate::default(),
         }
     }
 
     /// Takes note that the host changed: CPUs came, went, or became forbidden.
-    pub fn host_changed(&mut self, host: &HostTopology, now: Nanos) {
-        self.groups = Groups::new(host);
-        self.rates = vec![CpuRate::new(now); host.cpus().len()];
+    ///
+    /// Does nothing if the host is the same. The caller builds a new topology every now and then and hands it in.
+    pub fn host_changed(&mut self, host: HostTopology, now: Nanos) {
+        if self.site.host != host {
+            self.rates = vec![CpuRate::new(now); host.cpus().len()];
+            self.site = Site::new(host);
+        }
     }
 
     /// Takes note of what a pass cost, in ns, as the caller measured it.
@@ -121,17 +140,17 @@ impl Balancer {
         self.cost.charge(cost_ns, now);
     }
 
-    /// One pass. `host` must be the one the balancer was made for or last told of.
+    /// One pass over the host the balancer was made for or last told of.
     ///
     /// vCPUs and CPUs that the snapshot does not name are left alone.
     #[must_use]
-    pub fn pass(&mut self, host: &HostTopology, snapshot: &Snapshot<'_>) -> Pass {
+    pub fn pass(&mut self, snapshot: &Snapshot<'_>) -> Pass {
         let vcpus = snapshot.vcpus.len().min(self.guest.vcpus.len());
         let snapshot = Snapshot { vcpus: &snapshot.vcpus[..vcpus], ..*snapshot };
         let mut stats = Stats::default();
         let pulls = self.pulls(&snapshot, &mut stats);
-        let groups = std::mem::take(&mut self.groups);
-        let mut board = Board::new(host, &groups, self.config.rules, &snapshot);
+        let site = Arc::clone(&self.site);
+        let mut board = Board::new(&site.host, &site.groups, self.config.rules, &snapshot);
         board.stats = stats;
         evacuate(&mut board);
         let evacuated = board.decisions.len();
@@ -143,7 +162,6 @@ impl Balancer {
             self.gate.record(board.decisions.len() > evacuated);
         }
         let (moves, stats) = (board.decisions, board.stats);
-        self.groups = groups;
         for index in moves.iter().flat_map(|decision| std::iter::once(decision.vcpu).chain(decision.swap_with)) {
             self.settled[index.index()] = snapshot.now.after(self.config.settle_ns.min(u64::MAX / 4));
         }

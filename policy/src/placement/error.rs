@@ -2,7 +2,7 @@
 //! Why no placement could be made: one variant per kind of impossible wish.
 
 use thiserror::Error;
-use topology::id::{HostCpu, HostNode, NodeId};
+use topology::id::{HostCpu, HostNode, NodeId, VcpuIndex};
 
 /// Why a wish about placement cannot be met on this host.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -57,6 +57,16 @@ pub enum PlacementError {
     AllClaimed {
         /// CPUs that could be used but for the claims, as a list.
         usable: String,
+    },
+    /// A vCPU belongs to a guest node that is not described.
+    #[error("vCPU {vcpu} belongs to the {node}. of {nodes} guest nodes, counted from 0: describe that node")]
+    NoSuchGuestNode {
+        /// The vCPU.
+        vcpu: VcpuIndex,
+        /// The index it has.
+        node: usize,
+        /// Guest nodes described.
+        nodes: usize,
     },
     /// The guest has no vCPU.
     #[error("there is no vCPU to place")]

@@ -8,7 +8,7 @@ use topology::host::HostTopology;
 use topology::id::HostCpu;
 
 /// See the module documentation.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) struct Groups {
     pub(super) cores: Vec<Vec<usize>>,
     /// Whether some thread of a core is usable.

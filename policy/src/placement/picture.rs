@@ -117,7 +117,10 @@ fn memory(bytes: Option<u64>) -> String {
 }
 
 /// Sizes in the drawing, in pixels.
-const THREAD: (usize, usize) = (52, 22);
+const THREAD_HEIGHT: usize = 22;
+const THREAD_WIDTH: usize = 52;
+/// Width of one character of a label.
+const CHARACTER: usize = 6;
 const GAP: usize = 4;
 const TITLE: usize = 14;
 /// A node's clusters are wrapped beyond this width.
@@ -126,7 +129,10 @@ const WIDTH: usize = 1100;
 /// The host as an SVG image.
 #[must_use]
 pub fn svg(host: &HostTopology, scene: &Scene<'_>) -> String {
-    let mut canvas = Canvas { tree: Tree::new(host), seats: seats(host, scene), host, body: String::new() };
+    let seats = seats(host, scene);
+    let longest = host.cpus().iter().zip(&seats).map(|(cpu, seat)| format!("{}:{}", cpu.id, seat.label).len()).max();
+    let wide = THREAD_WIDTH.max(longest.unwrap_or(0) * CHARACTER + 2 * GAP);
+    let mut canvas = Canvas { tree: Tree::new(host), seats, width: wide, host, body: String::new() };
     let (mut width, mut bottom) = (0, GAP);
     for node in 0..host.nodes().len() {
         let (right, end) = canvas.node(node, bottom);
@@ -143,6 +149,8 @@ pub fn svg(host: &HostTopology, scene: &Scene<'_>) -> String {
 struct Canvas<'a> {
     tree: Tree,
     seats: Vec<Seat>,
+    /// Width of a thread's box: the longest label fits.
+    width: usize,
     host: &'a HostTopology,
     body: String,
 }
@@ -186,14 +194,14 @@ impl Canvas<'_> {
     fn cluster(&mut self, cluster: usize, x: usize, y: usize, out: &mut String) -> (usize, usize) {
         let cores = &self.tree.clusters[cluster];
         let threads = cores.iter().map(|&core| self.tree.cores[core].len()).max().unwrap_or(0);
-        let edge = (x + GAP + cores.len() * (THREAD.0 + 2 * GAP), y + threads * (THREAD.1 + 2) + 3 * GAP);
+        let edge = (x + GAP + cores.len() * (self.width + 2 * GAP), y + threads * (THREAD_HEIGHT + 2) + 3 * GAP);
         frame(out, (x, y, edge.0, edge.1), "#cfdff2", "");
         for (place, &core) in cores.iter().enumerate() {
-            let left = x + GAP + place * (THREAD.0 + 2 * GAP);
-            let lower = y + GAP + self.tree.cores[core].len() * (THREAD.1 + 2) + GAP;
-            frame(out, (left, y + GAP, left + THREAD.0 + GAP, lower), "#ffffff", "");
+            let left = x + GAP + place * (self.width + 2 * GAP);
+            let lower = y + GAP + self.tree.cores[core].len() * (THREAD_HEIGHT + 2) + GAP;
+            frame(out, (left, y + GAP, left + self.width + GAP, lower), "#ffffff", "");
             for (row, &cpu) in self.tree.cores[core].iter().enumerate() {
-                self.thread(cpu, left + GAP / 2, y + GAP + GAP / 2 + row * (THREAD.1 + 2), out);
+                self.thread(cpu, left + GAP / 2, y + GAP + GAP / 2 + row * (THREAD_HEIGHT + 2), out);
             }
         }
         edge
@@ -208,8 +216,8 @@ impl Canvas<'_> {
             Kind::Claimed => "#d9d9d9",
             Kind::Forbidden => "#bbbbbb",
         };
-        frame(out, (x, y, x + THREAD.0, y + THREAD.1), fill, "");
-        let (left, base) = (x + 3, y + THREAD.1 - 7);
+        frame(out, (x, y, x + self.width, y + THREAD_HEIGHT), fill, "");
+        let (left, base) = (x + 3, y + THREAD_HEIGHT - 7);
         let _ = writeln!(out, "<text x=\"{left}\" y=\"{base}\">{}:{}</text>", self.host.cpus()[cpu].id, seat.label);
     }
 

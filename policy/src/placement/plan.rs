@@ -77,6 +77,10 @@ pub fn plan(host: &HostTopology, guest: &Guest, wishes: &Wishes) -> Result<Plan,
     if guest.vcpus.is_empty() {
         return Err(PlacementError::NoVcpus);
     }
+    let nodes = guest.nodes.len();
+    if let Some(index) = guest.vcpus.iter().position(|vcpu| vcpu.node >= nodes) {
+        return Err(PlacementError::NoSuchGuestNode { vcpu: vcpu(index), node: guest.vcpus[index].node, nodes });
+    }
     let floor = Floor::new(host, wishes)?;
     match &wishes.mode {
         Mode::None => Ok(Plan { places: Vec::new(), homes: undecided(guest), notes: Vec::new() }),
