@@ -6,9 +6,11 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use vmm::command;
+use vmm::host::allocator;
 
 fn main() -> ExitCode {
     let started = Instant::now();
+    allocator::use_one_arena();
     match command::execute(env::args_os(), started) {
         Ok(status) => status.into(),
         Err(error) => {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the monitor asks of the host besides KVM, one subject a file: facts for the report, limits, terminal, signals, its own memory.
+//! What the monitor asks of the host besides KVM, one subject a file: allocator, facts for the report, limits, terminal, signals, its own memory.
 
+pub mod allocator;
 pub mod facts;
 pub mod limits;
 pub mod memory_use;

@@ -86,15 +86,18 @@ impl Mailbox {
         self.lock().state
     }
 
-    /// Leaves a request; one that was not taken yet is replaced. The caller kicks the thread afterwards.
-    pub fn post(&self, request: Request) {
+    /// Leaves a request; one that was not taken yet is replaced. Gives whether the thread has to be kicked for it: one
+    /// that runs no guest code waits here and has been woken.
+    #[must_use]
+    pub fn post(&self, request: Request) -> bool {
         let mut slot = self.lock();
         if slot.state == State::Finished {
-            return;
+            return false;
         }
         slot.request = Some(request);
         self.pending.store(true, Ordering::SeqCst);
         self.changed.notify_all();
+        slot.state == State::Running
     }
 
     /// Waits until the last request was carried out, or was overtaken by the end of the thread.
@@ -156,18 +159,19 @@ mod tests {
     fn a_request_is_seen_taken_and_answered() {
         let mailbox = Mailbox::default();
         assert_eq!(mailbox.state(), State::Created);
-        mailbox.post(Request::Run);
+        assert!(!mailbox.post(Request::Run), "nobody is in the guest");
         assert!(mailbox.pending());
         assert_eq!(mailbox.next(), Request::Run);
         mailbox.arrived(State::Running);
         assert!(!mailbox.pending());
         assert_eq!(mailbox.wait(LONG), Ok(Reply::Now(State::Running)));
+        assert!(mailbox.post(Request::Pause), "a thread in the guest is kicked");
     }
 
     #[test]
     fn a_wait_ends_when_nobody_answers() {
         let mailbox = Mailbox::default();
-        mailbox.post(Request::Pause);
+        assert!(!mailbox.post(Request::Pause));
         let limit = Duration::from_millis(1);
         assert_eq!(mailbox.wait(limit), Err(NoAnswer { waited: limit }));
     }
@@ -175,10 +179,10 @@ mod tests {
     #[test]
     fn the_end_of_the_thread_answers_a_request_that_waits() {
         let mailbox = Mailbox::default();
-        mailbox.post(Request::Pause);
+        assert!(!mailbox.post(Request::Pause));
         mailbox.finished();
         assert_eq!(mailbox.wait(LONG), Ok(Reply::AlreadyFinished));
-        mailbox.post(Request::Run);
+        assert!(!mailbox.post(Request::Run));
         assert_eq!(mailbox.state(), State::Finished, "finished is final");
     }
 }

@@ -128,8 +128,9 @@ impl VcpuHandle {
     /// Asks something of the thread and kicks it, without waiting. Asking all first and waiting then makes a change to
     /// many vCPUs take as long as the slowest, not the sum.
     pub fn ask(&self, request: Request) {
-        self.shared.mailbox.post(request);
-        self.kick();
+        if self.shared.mailbox.post(request) {
+            self.kick();
+        }
     }
 
     /// Waits for the answer to what was asked last.
