@@ -391,6 +391,35 @@ proptest! {
     }
 
     #[test]
+    fn no_snapshot_makes_it_panic(
+        vcpus in proptest::collection::vec((0u32..20, any::<u32>(), any::<u32>()), 0..12),
+        cpus in proptest::collection::vec((any::<u32>(), any::<u32>(), any::<u64>(), any::<bool>()), 0..20),
+        memory in proptest::collection::vec(proptest::collection::vec(any::<u64>(), 0..4), 0..4),
+        pairs in proptest::collection::vec((0u32..12, 0u32..12), 0..4),
+        now in any::<u64>(), config in (any::<u64>(), any::<u64>(), any::<u64>(), any::<usize>()),
+    ) {
+        let host = host(2, 1, 2, 2, 2);
+        let vcpu = |(cpu, running, waiting)| VcpuLoad { cpu: HostCpu(cpu), running, waiting };
+        let vcpus: Vec<VcpuLoad> = vcpus.into_iter().map(vcpu).collect();
+        let cpu = |(utilisation, claims, mean_idle_ns, exclusive)| {
+            CpuLoad { utilisation, average: utilisation, runnable: claims, claims, exclusive, mean_idle_ns }
+        };
+        let cpus: Vec<CpuLoad> = cpus.into_iter().map(cpu).collect();
+        let pairs: Vec<Pair> =
+            pairs.into_iter().map(|(a, b)| Pair { mover: VcpuIndex(a), anchor: VcpuIndex(b) }).collect();
+        let (period_ns, settle_ns, move_cost_ns, max_moves) = config;
+        let config = Config { rules: Rules::default(), period_ns, settle_ns, move_cost_ns, max_moves };
+        let mut balancer = Balancer::new(host, guest(8, 2, 4), config, Nanos(now));
+        let mut at = Nanos(now);
+        for _ in 0..3 {
+            let pass =
+                balancer.pass(&Snapshot { now: at, vcpus: &vcpus, cpus: &cpus, memory: &memory, pairs: &pairs });
+            prop_assert!(at.is_before(pass.next));
+            at = pass.next;
+        }
+    }
+
+    #[test]
     fn every_move_says_what_it_gains(mut world in any_world()) {
         let before = world.clone();
         let pass = world.once(Rules::default());

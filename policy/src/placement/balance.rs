@@ -31,6 +31,9 @@ use super::view::{FULL, Snapshot};
 use super::{Decision, Guest, Rule, Rules, asym, pairs};
 use crate::time::Nanos;
 
+/// Highest useful [`Config::max_moves`]: more vCPUs than KVM allows in one VM.
+pub const MOST_MOVES: usize = 8192;
+
 /// Settings of rebalancing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -111,9 +114,10 @@ pub struct Balancer {
 }
 
 impl Balancer {
-    /// A balancer for a guest on a host. Every vCPU and every CPU may take part from `now` on.
+    /// A balancer for a guest on a host. More moves than [`MOST_MOVES`] are cut to that. Every vCPU and every CPU may take part from `now` on.
     #[must_use]
     pub fn new(host: HostTopology, guest: Guest, config: Config, now: Nanos) -> Self {
+        let config = Config { max_moves: config.max_moves.min(MOST_MOVES), ..config };
         Self {
             settled: vec![now; guest.vcpus.len()],
             guest,

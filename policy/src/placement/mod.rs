@@ -50,7 +50,7 @@ mod table;
 mod view;
 
 pub use affinity::affinities;
-pub use balance::{Balancer, Config, Pass, Stats};
+pub use balance::{Balancer, Config, MOST_MOVES, Pass, Stats};
 pub use decision::{Decision, Place, Rule, Rules, RunnerUp};
 pub use error::PlacementError;
 pub use guest::{Claim, Guest, GuestCpu, GuestNode, Mode, Wishes};
