@@ -121,6 +121,34 @@ fn without_the_cluster_rule_the_search_is_by_number() {
 }
 
 #[test]
+fn the_scan_budget_ends_the_search_in_a_busy_cache() {
+    let busy = || {
+        let mut world = World::new(host(1, 1, 1, 16, 1), guest(1, 1, 1), &[0]);
+        world.outside[..15].fill(FULL);
+        world
+    };
+    let pass = busy().once(Rules::default());
+    assert_eq!((moves(&pass), pass.stats.cpus_scanned), (vec![(0, 15, Rule::Busiest)], 1));
+    let pass = busy().once(Rules { scan_budget: false, ..Rules::default() });
+    assert_eq!((moves(&pass), pass.stats.cpus_scanned), (vec![(0, 15, Rule::Cluster)], 15));
+}
+
+#[test]
+fn without_the_rate_limit_a_cpu_pulls_every_time() {
+    let host = fixture(include_str!("../../resources/hosts/laptop-hybrid.txt"));
+    for (rate_limit, expected) in [(true, vec![]), (false, vec![(0, 4, Rule::Asym)])] {
+        let mut world = World::new(host.clone(), guest(1, 1, 1), &[4]);
+        let config = Config { rules: Rules { rate_limit, ..Rules::default() }, ..Config::default() };
+        let mut balancer = world.balancer(config);
+        assert_eq!(moves(&world.pass(&mut balancer)), []);
+        // The CPUs have been looked at; within the interval they are looked at again only without the limit.
+        world.at = vec![14];
+        world.now = Nanos(2);
+        assert_eq!(moves(&world.pass(&mut balancer)), expected);
+    }
+}
+
+#[test]
 fn a_doubled_vcpu_goes_to_an_empty_cpu_even_if_that_is_busy() {
     let mut world = World::new(host(1, 1, 2, 1, 1), guest(2, 1, 2), &[0, 0]);
     world.outside[1] = FULL;

@@ -121,9 +121,13 @@ fn a_cpuset_that_forbids_a_pin_is_named() {
 fn claimed_cpus_come_last_and_are_said() {
     let host = host(1, 1, 4, 1, 1);
     let claims = vec![Claim { cpus: set("0-2"), exclusive: false }];
+    let rules = Rules { claims: false, ..Rules::default() };
+    let off = Wishes { rules, claims: claims.clone(), ..Wishes::default() };
+    let ignored = cpus_of(&plan(&host, &guest(2, 1, 2), &off).unwrap());
     let plan = plan(&host, &guest(2, 1, 2), &Wishes { claims, ..Wishes::default() }).unwrap();
     assert_eq!(cpus_of(&plan), [3, 0]);
     assert_eq!(plan.notes, [Note::DoubleBooked { cpus: set("0") }]);
+    assert_eq!(ignored, [0, 1]);
 }
 
 #[test]

@@ -129,7 +129,8 @@ pub(super) fn idle_elsewhere(board: &mut Board<'_>, from: usize, far: bool) -> O
     let nodes: Vec<usize> = std::iter::once(node).chain(others).collect();
     for node in nodes {
         for llc in 0..board.host.llcs().len() {
-            if board.host.llcs()[llc].parent == node && board.idle_in_llc[llc] > 0 {
+            let other = llc != board.host.cpus()[from].llc;
+            if other && board.host.llcs()[llc].parent == node && board.idle_in_llc[llc] > 0 {
                 let first = board.llcs(llc)[0];
                 if let Some(found) = idle_near(board, first) {
                     return Some(found.cpu);

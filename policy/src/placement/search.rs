@@ -8,8 +8,8 @@
 //! The kernel stops scanning altogether once the budget is used up at about 85 % utilisation; the seed shows what such
 //! a cliff costs (-33.5 % of tbench at 64 threads). Here the budget never falls below one CPU.
 //!
-//! Properties: *the scan budget shrinks monotonically and without a jump*; a whole idle core is found regardless of the
-//! budget, because the board knows whether there is one (as `test_idle_cores` does).
+//! Properties: *the scan budget shrinks monotonically and without a jump*; on a host with SMT a whole idle core is found
+//! regardless of the budget, because the board knows whether there is one (as `test_idle_cores` does).
 
 use super::Rule;
 use super::board::Board;
@@ -54,12 +54,12 @@ pub(super) fn idle_near(board: &mut Board<'_>, target: usize) -> Option<Found> {
     let total = u32::try_from(llc.len()).unwrap_or(u32::MAX);
     let limited = board.rules.scan_budget;
     let budget = if limited { scan_budget(total, board.utilisation_of_llc(at.llc)) } else { total };
+    // A whole idle core is worth a full scan; a thread is only worth the budget.
+    let seek_core = board.rules.whole_core && host.has_smt() && board.whole_cores_in_llc[at.llc] > 0;
     let mut scan = Scan { board, whole: None, thread: None, second: None, looked: 0 };
     let inside = from(cluster, target).map(|cpu| (cpu, Rule::Cluster));
     let outside = from(llc, target).filter(|&cpu| cluster.is_empty() || host.cpus()[cpu].cluster != at.cluster);
     for (cpu, rule) in inside.chain(outside.map(|cpu| (cpu, Rule::Llc))) {
-        // A whole idle core is worth a full scan; a thread is only worth the budget.
-        let seek_core = scan.board.rules.whole_core && scan.board.whole_cores_in_llc[at.llc] > 0;
         if scan.done(seek_core) || (scan.looked >= budget && !seek_core) {
             break;
         }
