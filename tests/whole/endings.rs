@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How a run ends, and what the exit status says of it: the guest's own ends, and the operator's.
+
+use std::time::{Duration, Instant};
+
+use libtest_mimic::Trial;
+use rustix::process::Signal;
+
+use crate::monitor::Monitor;
+use crate::{kvm, trial};
+
+/// A workload, the exit status it leads to, and the reason in words.
+const GUEST_ENDS: [(&str, i32, &str); 6] = [
+    ("idle seconds=0.1", 0, "guest powered off"),
+    ("report", 0, "guest powered off"),
+    ("reset", 32, "guest reset"),
+    ("i8042-reset", 32, "guest reset"),
+    ("triple-fault", 33, "guest crash (triple fault on vCPU 0)"),
+    ("panic", 34, "guest panic"),
+];
+
+/// One test for each way to end.
+pub(crate) fn trials() -> Vec<Trial> {
+    let ends = GUEST_ENDS.iter().map(|&(workload, status, reason)| {
+        let name = workload.split(' ').next().unwrap_or_default().replace('-', "_");
+        trial(format!("workload_{name}_ends_with_status_{status}"), kvm, move || guest_ends(workload, status, reason))
+    });
+    let operator = [
+        trial("sigint_ends_a_run_at_once", kvm, || stopped_by(Signal::INT, "stopped by the operator")),
+        trial("sighup_ends_a_run_at_once", kvm, || stopped_by(Signal::HUP, "stopped by the operator")),
+        trial("sigterm_does_not_wait_for_a_guest_without_a_power_button", kvm, || {
+            stopped_by(Signal::TERM, "stopped by SIGTERM; the guest does not listen to its power button");
+        }),
+        trial("a_guest_that_hangs_can_be_stopped", kvm, hanging_guest),
+        trial("a_second_signal_finds_a_run_that_ends_cleanly", kvm, signals_in_a_row),
+        trial("vcpu_threads_are_named_after_their_vcpus", kvm, thread_names),
+    ];
+    ends.chain(operator).collect()
+}
+
+fn guest_ends(workload: &str, status: i32, reason: &str) {
+    let ended = Monitor::new(["--cpus=2", "--probe", &format!("{workload} report=none")]).run().expect(status);
+    assert!(ended.errors.starts_with(&format!("vmm: {reason}\n")), "{}", ended.errors);
+    assert_eq!(ended.files(), [""; 0]);
+}
+
+fn stopped_by(signal: Signal, reason: &str) {
+    let started = Monitor::new(["--cpus=4", "--probe", "spin seconds=300 report=none"]).start();
+    started.wait_for_vcpus(4);
+    let sent = Instant::now();
+    started.signal(signal);
+    let ended = started.wait().expect(0);
+    assert!(ended.errors.starts_with(&format!("vmm: {reason}\n")), "{}", ended.errors);
+    assert!(sent.elapsed() < Duration::from_secs(9), "the deadline for a guest that listens was waited for");
+}
+
+fn hanging_guest() {
+    let started = Monitor::new(["--cpus=3", "--probe", "hang report=none"]).start();
+    started.wait_for_vcpus(3);
+    started.signal(Signal::TERM);
+    started.wait().expect(0);
+}
+
+fn signals_in_a_row() {
+    let started = Monitor::new(["--cpus=8", "--probe", "spin seconds=300 report=none"]).start();
+    started.wait_for_vcpus(8);
+    for signal in [Signal::TERM, Signal::INT, Signal::TERM, Signal::QUIT] {
+        // It may have ended already and not been waited for: then the signal meets a zombie.
+        started.signal(signal);
+    }
+    started.wait().expect(0);
+}
+
+fn thread_names() {
+    let started = Monitor::new(["--cpus=5", "--probe", "spin seconds=300 report=none"]).start();
+    started.wait_for_vcpus(5);
+    let mut names = started.thread_names();
+    started.signal(Signal::INT);
+    started.wait().expect(0);
+    // KVM's own worker, which some kernels show among the threads of the process.
+    names.retain(|name| !name.starts_with("kvm-nx"));
+    names.sort();
+    assert_eq!(names, ["vcpu0", "vcpu1", "vcpu2", "vcpu3", "vcpu4", "vmm"]);
+}

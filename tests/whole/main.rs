@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The program as a user meets it: started with flags, looked at from outside, and from inside its guest.
+//!
+//! The monitor is built as this test was (`cargo test` or `cargo test --release`), or is the one that `VMM=PATH` names.
+//! Invariant: a test that this machine cannot run is reported as ignored, with the reason, and never as passed.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, and its helpers are part of it")]
+
+mod bad_input;
+mod console;
+mod endings;
+mod images;
+mod machines;
+mod monitor;
+mod namespaces;
+mod pausing;
+mod reports;
+mod seen;
+mod terminal;
+
+use std::fs::OpenOptions;
+
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
+
+fn main() {
+    if terminal::is_the_panicking_child() {
+        terminal::panic_while_raw();
+    }
+    let mut arguments = Arguments::from_args();
+    // Two guests at a time: more would only make each other slow on a small machine.
+    arguments.test_threads.get_or_insert(2);
+    let groups = [
+        machines::trials(),
+        endings::trials(),
+        console::trials(),
+        terminal::trials(),
+        reports::trials(),
+        bad_input::trials(),
+        pausing::trials(),
+    ];
+    libtest_mimic::run(&arguments, groups.into_iter().flatten().collect()).exit();
+}
+
+/// What this machine cannot show, in words.
+type Missing = Option<String>;
+
+/// A test that needs what `missing` looks for.
+fn trial(name: impl Into<String>, missing: fn() -> Missing, test: impl FnOnce() + Send + 'static) -> Trial {
+    let runner = move || -> Result<Completion, Failed> {
+        if let Some(reason) = missing() {
+            return Ok(Completion::ignored_with(reason));
+        }
+        // Fails by panicking, as any test does.
+        test();
+        Ok(Completion::Completed)
+    };
+    Trial::ignorable_test(name, runner)
+}
+
+/// For tests that need nothing.
+fn nothing() -> Missing {
+    None
+}
+
+/// For tests that start a guest.
+fn kvm() -> Missing {
+    let opened = OpenOptions::new().read(true).write(true).open("/dev/kvm");
+    opened.err().map(|error| format!("/dev/kvm cannot be opened: {error}"))
+}
