@@ -18,12 +18,22 @@ pub const MMIO_GAP_END: u64 = 0x1_0000_0000;
 
 /// The boot processor's GDT (PVH leaves it to the loader; the 64-bit boot protocol demands one).
 pub const GDT: u64 = 0x500;
+/// Descriptors in it, 8 bytes each.
+pub const GDT_ENTRIES: usize = 6;
+/// Limit of the GDT register: the last byte's offset.
+pub const GDT_LIMIT: u16 = 6 * 8 - 1;
 /// `hvm_start_info` of the PVH boot protocol.
 pub const PVH_START_INFO: u64 = 0x6000;
 /// Memory map entries that the PVH start info points to.
 pub const PVH_MEMORY_MAP: u64 = 0x6100;
 /// Most entries that fit between [`PVH_MEMORY_MAP`] and the zero page.
 pub const PVH_MEMORY_MAP_ENTRIES: usize = 128;
+/// Modules that the PVH start info points to: the initial RAM disk.
+pub const PVH_MODULES: u64 = 0x6E00;
+/// `struct boot_params` of the 64-bit boot protocol, one page.
+pub const ZERO_PAGE: u64 = 0x7000;
+/// Page tables of the 64-bit boot protocol: PML4, page directory pointers, four page directories.
+pub const PAGE_TABLES: u64 = 0x9000;
 /// Kernel command line.
 pub const COMMAND_LINE: u64 = 0x2_0000;
 /// Room for the kernel command line, its NUL included, in bytes.

@@ -6,6 +6,7 @@
 
 use std::fs::File;
 use std::io::{Cursor, Read, Seek};
+use std::ops::Range;
 
 use linux_loader::elf::{ELFCLASS32, ELFCLASS64, ELFDATA2LSB, EM_386, EM_X86_64, Elf64_Ehdr, Elf64_Phdr, PT_LOAD};
 use linux_loader::loader::elf::{Elf, PvhBootCapability};
@@ -114,9 +115,6 @@ pub enum ElfError {
         /// Entry address.
         entry: u64,
     },
-    /// No way to start it.
-    #[error("it has no PVH entry point (Linux: CONFIG_PVH=y)")]
-    NoPvhEntry,
     /// Reading failed.
     #[error("reading it failed: {0}")]
     Read(#[source] std::io::Error),
@@ -126,15 +124,24 @@ pub enum ElfError {
 }
 
 /// A kernel in guest memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadedElf {
-    /// The PVH entry point.
-    pub pvh_entry: u32,
-    /// End of what it occupies, `.bss` included, exclusive.
-    pub end: u64,
+    /// How it is started.
+    pub entry: ElfEntry,
+    /// From its first byte to its last, `.bss` included.
+    pub taken: Range<u64>,
 }
 
-/// Checks and loads an ELF kernel with a PVH entry point.
+/// The two ways into an ELF kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ElfEntry {
+    /// PVH, which an ELF note announces; preferred where it is there.
+    Pvh(u32),
+    /// `e_entry`: where a Linux without PVH is entered in 64-bit mode.
+    Long(u64),
+}
+
+/// Checks and loads an ELF kernel.
 ///
 /// # Errors
 /// [`ElfError`]. On an error guest memory may hold part of the image, and nobody has been told to run it.
@@ -144,17 +151,18 @@ pub fn load(
     map: &MemoryMap,
     memory: &GuestMemoryMmap,
 ) -> Result<LoadedElf, ElfError> {
-    let segments = check(image, file_bytes, map)?;
+    let (header, segments) = check(image, file_bytes, map)?;
     let loaded = Elf::load(memory, None, image, None).map_err(ElfError::Load)?;
-    let PvhBootCapability::PvhEntryPresent(entry) = loaded.pvh_boot_cap else { return Err(ElfError::NoPvhEntry) };
-    let inside = |segment: &Segment| segment.range().contains(&entry.0);
-    match u32::try_from(entry.0) {
-        Ok(pvh_entry) if segments.iter().any(inside) => {
-            let end = segments.iter().map(|segment| segment.range().end).max().unwrap_or(0);
-            Ok(LoadedElf { pvh_entry, end })
-        }
-        _ => Err(ElfError::EntryOutside { entry: entry.0 }),
-    }
+    let (entry, address) = match loaded.pvh_boot_cap {
+        PvhBootCapability::PvhEntryPresent(address) => (u32::try_from(address.0).ok().map(ElfEntry::Pvh), address.0),
+        _ => (Some(ElfEntry::Long(header.e_entry)), header.e_entry),
+    };
+    let inside = segments.iter().any(|segment| segment.range().contains(&address));
+    let entry = entry.filter(|_| inside).ok_or(ElfError::EntryOutside { entry: address })?;
+    // Sorted by address, and not empty.
+    let start = segments.first().map_or(0, |segment| segment.start);
+    let end = segments.last().map_or(0, |segment| segment.range().end);
+    Ok(LoadedElf { entry, taken: start..end })
 }
 
 /// A loadable segment whose numbers were checked.
@@ -167,12 +175,16 @@ struct Segment {
 
 impl Segment {
     /// Physical addresses; the sum was checked when the segment was found inside RAM.
-    fn range(self) -> std::ops::Range<u64> {
+    fn range(self) -> Range<u64> {
         self.start..self.start + self.bytes
     }
 }
 
-fn check(image: &mut impl KernelImage, file_bytes: u64, map: &MemoryMap) -> Result<Vec<Segment>, ElfError> {
+fn check(
+    image: &mut impl KernelImage,
+    file_bytes: u64,
+    map: &MemoryMap,
+) -> Result<(Elf64_Ehdr, Vec<Segment>), ElfError> {
     let mut header = Elf64_Ehdr::default();
     image.rewind().map_err(ElfError::Read)?;
     read(image, header.as_mut_slice(), "ELF header")?;
@@ -192,7 +204,7 @@ fn check(image: &mut impl KernelImage, file_bytes: u64, map: &MemoryMap) -> Resu
     segments.sort_by_key(|segment: &Segment| segment.start);
     match segments.windows(2).find(|pair| pair[0].range().end > pair[1].start) {
         Some(pair) => Err(ElfError::SegmentsOverlap { first: pair[0].index, second: pair[1].index }),
-        None => Ok(segments),
+        None => Ok((header, segments)),
     }
 }
 

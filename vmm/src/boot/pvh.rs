@@ -5,10 +5,11 @@
 
 use linux_loader::configurator::pvh::PvhBootConfigurator;
 use linux_loader::configurator::{BootConfigurator, BootParams};
-use linux_loader::loader::elf::start_info::{hvm_memmap_table_entry, hvm_start_info};
+use linux_loader::loader::elf::start_info::{hvm_memmap_table_entry, hvm_modlist_entry, hvm_start_info};
 use topology::memory_map::{Region, RegionKind};
-use vm_memory::{Bytes, GuestAddress, GuestMemoryMmap};
+use vm_memory::{GuestAddress, GuestMemoryMmap};
 
+use super::initrd::Initrd;
 use crate::layout;
 
 /// "xEn3" with the high bit of the `E` set.
@@ -26,37 +27,22 @@ pub enum PvhError {
         /// How many there are.
         regions: usize,
     },
-    /// A NUL would end the command line early.
-    #[error("the kernel command line has a NUL byte at position {position}: remove it")]
-    CommandLineNul {
-        /// Where, counted from 0.
-        position: usize,
-    },
-    /// Longer than the room for it.
-    #[error("the kernel command line has {bytes} bytes, there is room for {}", layout::COMMAND_LINE_BYTES - 1)]
-    CommandLineLength {
-        /// How long it is.
-        bytes: usize,
-    },
     /// Guest memory is too small to hold it.
     #[error("the boot information does not fit into the guest's RAM: {0}; give it more --memory")]
     Write(#[source] linux_loader::configurator::Error),
-    /// The command line does not fit into guest memory.
-    #[error("the kernel command line does not fit into the guest's RAM: {0}; give it more --memory")]
-    WriteCommandLine(#[source] vm_memory::GuestMemoryError),
 }
 
-/// Writes `hvm_start_info`, the memory map and the command line; gives the address for EBX.
+/// Writes `hvm_start_info`, the memory map and the list of modules; gives the address for EBX. The command line is at
+/// [`layout::COMMAND_LINE`] already.
 ///
 /// # Errors
 /// [`PvhError`].
 pub fn write_boot_information(
     memory: &GuestMemoryMmap,
     regions: &[Region],
-    command_line: &str,
+    initrd: Option<Initrd>,
     rsdp: u64,
 ) -> Result<u32, PvhError> {
-    write_command_line(memory, command_line)?;
     if regions.len() > layout::PVH_MEMORY_MAP_ENTRIES {
         return Err(PvhError::TooManyRegions { regions: regions.len() });
     }
@@ -65,6 +51,8 @@ pub fn write_boot_information(
         magic: START_INFO_MAGIC,
         version: 1,
         cmdline_paddr: layout::COMMAND_LINE,
+        nr_modules: u32::from(initrd.is_some()),
+        modlist_paddr: initrd.map_or(0, |_| layout::PVH_MODULES),
         rsdp_paddr: rsdp,
         memmap_paddr: layout::PVH_MEMORY_MAP,
         memmap_entries: u32::try_from(entries.len()).unwrap_or(u32::MAX),
@@ -72,6 +60,10 @@ pub fn write_boot_information(
     };
     let mut params = BootParams::new(&start_info, GuestAddress(layout::PVH_START_INFO));
     params.set_sections(&entries, GuestAddress(layout::PVH_MEMORY_MAP));
+    if let Some(Initrd { start, bytes }) = initrd {
+        let module = hvm_modlist_entry { paddr: start, size: bytes, cmdline_paddr: 0, reserved: 0 };
+        params.set_modules(&[module], GuestAddress(layout::PVH_MODULES));
+    }
     PvhBootConfigurator::write_bootparams(&params, memory).map_err(PvhError::Write)?;
     Ok(u32::try_from(layout::PVH_START_INFO).unwrap_or(u32::MAX))
 }
@@ -83,17 +75,4 @@ fn entry(region: &Region) -> hvm_memmap_table_entry {
         RegionKind::Reserved => 2,
     };
     hvm_memmap_table_entry { addr: region.start, size: region.end - region.start, type_, reserved: 0 }
-}
-
-fn write_command_line(memory: &GuestMemoryMmap, command_line: &str) -> Result<(), PvhError> {
-    if let Some(position) = command_line.bytes().position(|byte| byte == 0) {
-        return Err(PvhError::CommandLineNul { position });
-    }
-    if command_line.len() >= layout::COMMAND_LINE_BYTES {
-        return Err(PvhError::CommandLineLength { bytes: command_line.len() });
-    }
-    let mut bytes = Vec::with_capacity(command_line.len() + 1);
-    bytes.extend_from_slice(command_line.as_bytes());
-    bytes.push(0);
-    memory.write_slice(&bytes, GuestAddress(layout::COMMAND_LINE)).map_err(PvhError::WriteCommandLine)
 }

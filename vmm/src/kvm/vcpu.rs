@@ -9,6 +9,7 @@ use topology::cpuid::CpuidEntry;
 
 use super::cpuid;
 use super::exit::{self, Exit};
+use crate::layout;
 
 /// Where and how the boot processor starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +21,14 @@ pub enum EntryState {
         entry: u32,
         /// Physical address of the start info.
         start_info: u32,
+    },
+    /// Linux in 64-bit mode: identity mapping, flat segments, RSI = `struct boot_params`
+    /// (Documentation/arch/x86/boot.rst, "64-bit Boot Protocol"). GDT and page tables are in memory already.
+    Long {
+        /// Physical address of the entry point.
+        entry: u64,
+        /// Physical address of the zero page.
+        boot_params: u64,
     },
 }
 
@@ -56,20 +65,20 @@ impl Vcpu {
     /// # Errors
     /// The kernel's own.
     pub fn set_entry(&self, entry: EntryState) -> io::Result<()> {
+        let mut sregs = self.fd.get_sregs()?;
+        let mut regs = kvm_regs { rflags: RFLAGS_RESERVED, ..Default::default() };
         match entry {
             EntryState::Pvh { entry, start_info } => {
-                let mut sregs = self.fd.get_sregs()?;
                 pvh_segments(&mut sregs);
-                self.fd.set_sregs(&sregs)?;
-                let regs = kvm_regs {
-                    rip: u64::from(entry),
-                    rbx: u64::from(start_info),
-                    rflags: RFLAGS_RESERVED,
-                    ..Default::default()
-                };
-                Ok(self.fd.set_regs(&regs)?)
+                (regs.rip, regs.rbx) = (u64::from(entry), u64::from(start_info));
+            }
+            EntryState::Long { entry, boot_params } => {
+                long_mode(&mut sregs);
+                (regs.rip, regs.rsi) = (entry, boot_params);
             }
         }
+        self.fd.set_sregs(&sregs)?;
+        Ok(self.fd.set_regs(&regs)?)
     }
 
     /// The instruction pointer, for explanations after a failed exit.
@@ -114,15 +123,23 @@ const CR0_PE: u64 = 1;
 /// CR0.ET reads as one.
 const CR0_ET: u64 = 1 << 4;
 
-/// Flat 32-bit segments and a busy 32-bit TSS, as the PVH boot protocol prescribes.
-fn pvh_segments(sregs: &mut kvm_sregs) {
-    /// Code, execute/read, accessed (Intel SDM vol. 3A, table 3-1).
-    const CODE: u8 = 0xB;
-    /// Data, read/write, accessed.
-    const DATA: u8 = 0x3;
-    /// 32-bit TSS, busy (table 3-2).
-    const TSS_BUSY: u8 = 0xB;
-    let flat = |selector, kind| kvm_segment {
+/// CR0.PG: paging.
+const CR0_PG: u64 = 1 << 31;
+/// CR4.PAE: what 64-bit paging is built on.
+const CR4_PAE: u64 = 1 << 5;
+/// EFER.LME and EFER.LMA: 64-bit mode enabled and active (Intel SDM vol. 3A, section 2.2.1).
+const EFER_LONG: u64 = 1 << 8 | 1 << 10;
+
+/// Code, execute/read, accessed (Intel SDM vol. 3A, table 3-1).
+const CODE: u8 = 0xB;
+/// Data, read/write, accessed.
+const DATA: u8 = 0x3;
+/// 32-bit or 64-bit TSS, busy (table 3-2).
+const TSS_BUSY: u8 = 0xB;
+
+/// A segment of 4 GiB from 0 on.
+const fn flat(selector: u16, kind: u8) -> kvm_segment {
+    kvm_segment {
         base: 0,
         limit: 0xFFFF_FFFF,
         selector,
@@ -136,7 +153,11 @@ fn pvh_segments(sregs: &mut kvm_sregs) {
         avl: 0,
         unusable: 0,
         padding: 0,
-    };
+    }
+}
+
+/// Flat 32-bit segments and a busy 32-bit TSS, as the PVH boot protocol prescribes.
+fn pvh_segments(sregs: &mut kvm_sregs) {
     sregs.cs = flat(0x08, CODE);
     let data = flat(0x10, DATA);
     (sregs.ds, sregs.es, sregs.fs, sregs.gs, sregs.ss) = (data, data, data, data, data);
@@ -144,4 +165,19 @@ fn pvh_segments(sregs: &mut kvm_sregs) {
     sregs.cr0 = CR0_PE | CR0_ET;
     sregs.cr4 = 0;
     sregs.efer = 0;
+}
+
+/// Paging on, and the segments of the GDT at [`layout::GDT`], as the 64-bit boot protocol prescribes.
+fn long_mode(sregs: &mut kvm_sregs) {
+    sregs.cs = kvm_segment { db: 0, l: 1, ..flat(0x10, CODE) };
+    let data = flat(0x18, DATA);
+    (sregs.ds, sregs.es, sregs.fs, sregs.gs, sregs.ss) = (data, data, data, data, data);
+    sregs.tr = kvm_segment { limit: 0x67, db: 0, s: 0, g: 0, ..flat(0x20, TSS_BUSY) };
+    sregs.gdt.base = layout::GDT;
+    sregs.gdt.limit = layout::GDT_LIMIT;
+    sregs.idt.limit = 0;
+    sregs.cr0 = CR0_PE | CR0_ET | CR0_PG;
+    sregs.cr3 = layout::PAGE_TABLES;
+    sregs.cr4 = CR4_PAE;
+    sregs.efer = EFER_LONG;
 }
