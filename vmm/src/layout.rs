@@ -71,5 +71,9 @@ pub const RESET_VALUE: u8 = 1;
 pub const EVENT_PORT: u16 = 0x603;
 /// Interrupt line of the generic event device.
 pub const EVENT_GSI: u32 = 9;
+/// The pause port (docs/pause-port.md), and the one behind it that takes a count too.
+pub const PAUSE_PORT: u16 = 0x610;
+/// See [`PAUSE_PORT`].
+pub const PAUSE_COUNT_PORT: u16 = PAUSE_PORT + 4;
 /// pvpanic: the guest reports a panic here.
 pub const PVPANIC_PORT: u16 = 0x505;

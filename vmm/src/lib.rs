@@ -11,6 +11,7 @@ pub mod inspect;
 pub mod kvm;
 pub mod layout;
 pub mod memory;
+pub mod pause;
 pub mod report;
 pub mod vcpu;
 pub mod vm;

@@ -18,11 +18,13 @@ pub fn out16(port: u16, value: u16) {
     unsafe { asm!("out dx, ax", in("dx") port, in("ax") value, options(nomem, nostack, preserves_flags)) };
 }
 
-/// Writes 32 bits to a port.
+/// Writes 32 bits to a port, with a count in ECX for those ports that look at it.
 #[inline(always)]
-pub fn out32(port: u16, value: u32) {
+pub fn out32_with_count(port: u16, value: u32, count: u32) {
     // SAFETY: as out8.
-    unsafe { asm!("out dx, eax", in("dx") port, in("eax") value, options(nomem, nostack, preserves_flags)) };
+    unsafe {
+        asm!("out dx, eax", in("dx") port, in("eax") value, in("ecx") count, options(nomem, nostack, preserves_flags));
+    }
 }
 
 /// Reads a byte from a port.

@@ -9,8 +9,10 @@ use std::time::{Duration, Instant};
 
 use vm_memory::{GuestMemoryBackend, GuestMemoryRegion};
 
+use super::pause;
 use crate::host::{facts, memory_use};
 use crate::memory::GuestRam;
+use crate::pause::driver::Driver;
 use crate::report::{Exit, Guest, Host, Monitor, Report, SCHEMA, Seen, Start, VcpuReport, Workload};
 use crate::vcpu::counters::ExitKind;
 use crate::vcpu::thread::VcpuHandle;
@@ -26,7 +28,10 @@ impl Summary {
     /// Measures a run that is at its end; `started` is when the process began.
     pub(super) fn of(finished: &Finished, observed: &Observed, started: Instant) -> Self {
         let topology = &finished.machine.machine.topology;
-        let vcpus: Vec<VcpuReport> = finished.machine.handles.iter().map(vcpu).collect();
+        let pause = &finished.machine.pause;
+        let vcpus: Vec<VcpuReport> =
+            finished.machine.handles.iter().map(|handle| vcpu(handle, pause.driver())).collect();
+        let yields = vcpus.iter().filter_map(|vcpu| vcpu.pause.as_ref()).map(|pause| pause.yields.attempted).sum();
         let report = Report {
             schema: SCHEMA,
             exit: Exit { status: finished.outcome.status().code(), reason: finished.outcome.to_string() },
@@ -40,7 +45,8 @@ impl Summary {
             start: start(finished, observed, started),
             monitor: Monitor { pss_bytes: pss(&finished.machine.ram) },
             vcpus,
-            workload: observed.result.as_ref().map(workload),
+            pause: Some(pause.effective().clone()),
+            workload: observed.result.as_ref().map(|result| workload(result, yields)),
         };
         Self { report }
     }
@@ -83,24 +89,32 @@ fn pss(ram: &GuestRam) -> u64 {
     memory_use::monitor_pss_bytes(&ranges).unwrap_or(0)
 }
 
-fn vcpu(handle: &VcpuHandle) -> VcpuReport {
+fn vcpu(handle: &VcpuHandle, driver: &Driver) -> VcpuReport {
     let counts = ExitKind::ALL.into_iter().map(|kind| (kind.name().to_owned(), handle.exits().get(kind)));
     VcpuReport {
         index: handle.index().0,
         apic_id: handle.apic_id().0,
         tid: handle.tid().unwrap_or(0),
         exits: counts.filter(|(_, count)| *count > 0).collect(),
+        pause: Some(pause::of_vcpu(driver, handle.index())),
     }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "microseconds of a run and rates are far below 2^53")]
-fn workload(result: &probe::record::Outcome) -> Workload {
+fn workload(result: &probe::record::Outcome, yields: u64) -> Workload {
     let seconds = result.us as f64 / 1e6;
     Workload {
         name: result.workload.word().to_owned(),
         seconds,
         operations: result.operations,
         operations_per_s: if seconds > 0.0 { result.operations as f64 / seconds } else { 0.0 },
+        yields_per_handover: (result.operations > 0).then(|| yields as f64 / result.operations as f64),
+        port_writes: result.port_writes,
+        spin_seconds: result.spin_us.map(|us| us as f64 / 1e6),
+        wait_p50_ns: result.wait_p50_ns,
+        wait_p99_ns: result.wait_p99_ns,
+        wait_p999_ns: result.wait_p999_ns,
+        jain: result.jain.map(|milli| milli.0 as f64 / 1e3),
     }
 }
 
@@ -128,7 +142,8 @@ impl fmt::Display for Summary {
             writeln!(f, "  start      {times}")?;
         }
         writeln!(f, "  monitor    {} KiB of memory (PSS without guest RAM)", monitor.pss_bytes >> 10)?;
-        writeln!(f, "  exits      {}", exits(vcpus))
+        writeln!(f, "  exits      {}", exits(vcpus))?;
+        self.report.pause.as_ref().map_or(Ok(()), |effective| pause::tell(f, effective, vcpus))
     }
 }
 

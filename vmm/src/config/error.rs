@@ -5,8 +5,9 @@ use std::io;
 use std::path::PathBuf;
 
 use topology::guest::TopologyError;
+use topology::id::VcpuIndex;
 
-use super::ByteSize;
+use super::{ByteSize, ValueError};
 use crate::report::ReportError;
 
 /// Why a configuration cannot be made into a machine. Nothing was started and nothing was written.
@@ -103,6 +104,24 @@ pub enum ConfigError {
         flag: &'static str,
         /// The path as given.
         path: PathBuf,
+    },
+    /// A value that is out of its range.
+    #[error("{flag}: {source}")]
+    Value {
+        /// The flag.
+        flag: &'static str,
+        /// What is wrong.
+        source: ValueError,
+    },
+    /// A vCPU that the machine does not have.
+    #[error("{flag} names vCPU {vcpu}, the machine has {vcpus}; name vCPUs from 0 to {}", .vcpus.saturating_sub(1))]
+    NoSuchVcpu {
+        /// The flag.
+        flag: &'static str,
+        /// The vCPU.
+        vcpu: VcpuIndex,
+        /// How many there are.
+        vcpus: u32,
     },
     /// A file that shall be written and cannot be.
     #[error(transparent)]

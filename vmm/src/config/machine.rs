@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use topology::guest::GuestTopology;
 
-use super::SerialConfig;
+use super::{PausePlan, PlacementConfig, SerialConfig};
 use crate::report::ReportTarget;
 
 /// What a run needs to know.
@@ -22,6 +22,10 @@ pub struct Machine {
     pub serial: SerialConfig,
     /// Where the report goes at the end.
     pub report: Option<ReportTarget>,
+    /// What is done about pause loops.
+    pub pause: PausePlan,
+    /// Where vCPU threads may run; `None` leaves it to the kernel.
+    pub placement: Option<PlacementConfig>,
 }
 
 /// What runs on a machine.

@@ -8,7 +8,10 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::{ByteSize, CpusConfig, DistanceConfig, NumaEntry, SerialConfig, numa};
+use super::{
+    ByteSize, CpusConfig, DistanceConfig, InjectionConfig, MechanismChoice, NumaEntry, PauseMode, PauseParameter,
+    PlacementConfig, SerialConfig, SourceChoice, numa,
+};
 
 /// A machine as it was asked for, with everything that was not said left open.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::Args)]
@@ -75,6 +78,41 @@ pub struct MachineConfig {
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub report: Option<PathBuf>,
+
+    /// What is done about pause loops [default: act]
+    #[arg(long, value_enum, value_name = "MODE", help_heading = "Pause loops")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pause: Option<PauseMode>,
+
+    /// Where pause events come from [default: auto]
+    #[arg(long, value_enum, value_name = "SOURCE", help_heading = "Pause loops")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pause_source: Option<SourceChoice>,
+
+    /// How a CPU is given away; any but auto is used always, without a policy [default: auto]
+    #[arg(long, value_enum, value_name = "MECHANISM", help_heading = "Pause loops")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pause_mechanism: Option<MechanismChoice>,
+
+    /// A parameter of the policy or of a source; repeatable, the last one counts
+    #[arg(long, value_name = "NAME=VALUE", help_heading = "Pause loops")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pause_set: Vec<PauseParameter>,
+
+    /// Write every decision about a pause loop to a file; `vmm replay FILE` makes them again
+    #[arg(long, value_name = "FILE", help_heading = "Pause loops")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decision_log: Option<PathBuf>,
+
+    /// Hold vCPUs off their CPUs by a seeded schedule, as in seed=7,mean=10ms,hold=3ms
+    #[arg(long, value_name = "seed=N,mean=TIME,hold=TIME[,vcpus=LIST]", help_heading = "Pause loops")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inject_preemption: Option<InjectionConfig>,
+
+    /// Host CPUs that vCPU threads may use [default: those of the process]
+    #[arg(long, value_name = "pin=CPU | pin=[LIST]", help_heading = "Placement")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub placement: Option<PlacementConfig>,
 }
 
 impl MachineConfig {
@@ -86,18 +124,28 @@ impl MachineConfig {
     /// This configuration, with what it leaves open taken from `below`. A list that is given replaces the other list.
     #[must_use]
     pub fn over(self, below: Self) -> Self {
-        let Self { cpus, memory, numa, numa_distance, kernel, initrd, cmdline, probe, serial, report } = self;
+        /// A list that is not given says nothing.
+        fn list<T>(above: Vec<T>, below: Vec<T>) -> Vec<T> {
+            if above.is_empty() { below } else { above }
+        }
         Self {
-            cpus: cpus.or(below.cpus),
-            memory: memory.or(below.memory),
-            numa: if numa.is_empty() { below.numa } else { numa },
-            numa_distance: if numa_distance.is_empty() { below.numa_distance } else { numa_distance },
-            kernel: kernel.or(below.kernel),
-            initrd: initrd.or(below.initrd),
-            cmdline: cmdline.or(below.cmdline),
-            probe: probe.or(below.probe),
-            serial: serial.or(below.serial),
-            report: report.or(below.report),
+            cpus: self.cpus.or(below.cpus),
+            memory: self.memory.or(below.memory),
+            numa: list(self.numa, below.numa),
+            numa_distance: list(self.numa_distance, below.numa_distance),
+            kernel: self.kernel.or(below.kernel),
+            initrd: self.initrd.or(below.initrd),
+            cmdline: self.cmdline.or(below.cmdline),
+            probe: self.probe.or(below.probe),
+            serial: self.serial.or(below.serial),
+            report: self.report.or(below.report),
+            pause: self.pause.or(below.pause),
+            pause_source: self.pause_source.or(below.pause_source),
+            pause_mechanism: self.pause_mechanism.or(below.pause_mechanism),
+            pause_set: list(self.pause_set, below.pause_set),
+            decision_log: self.decision_log.or(below.decision_log),
+            inject_preemption: self.inject_preemption.or(below.inject_preemption),
+            placement: self.placement.or(below.placement),
         }
     }
 
@@ -112,6 +160,9 @@ impl MachineConfig {
             memory: (!nodes_say).then_some(Self::DEFAULT_MEMORY),
             probe: self.kernel.is_none().then(|| Self::DEFAULT_PROBE.to_owned()),
             serial: Some(SerialConfig::Stdio),
+            pause: Some(PauseMode::default()),
+            pause_source: Some(SourceChoice::default()),
+            pause_mechanism: Some(MechanismChoice::default()),
             ..Self::default()
         };
         self.over(defaults)

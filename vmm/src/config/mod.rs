@@ -16,6 +16,8 @@ mod machine;
 mod machine_config;
 mod nearest;
 mod numa;
+mod pause;
+mod placement;
 mod resolve;
 mod serial;
 mod size;
@@ -30,6 +32,11 @@ pub use known_keys::UnknownKey;
 pub use machine::{Boot, Machine};
 pub use machine_config::MachineConfig;
 pub use numa::{NodeConfig, NumaEntry};
+pub use pause::{
+    InjectionConfig, MechanismChoice, PauseMode, PauseParameter, PausePlan, SourceChoice, SourceParameters,
+    known_parameters,
+};
+pub use placement::PlacementConfig;
 pub use serial::SerialConfig;
 pub use size::ByteSize;
 pub use value_error::ValueError;

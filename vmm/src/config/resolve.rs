@@ -12,7 +12,10 @@ use topology::guest::{
     GuestTopology, MAX_MEMORY_BYTES, NodeRequest, PAGE_BYTES, ShapeRequest, TopologyError, TopologyRequest,
 };
 
-use super::{Boot, ByteSize, ConfigError, CpusConfig, Machine, MachineConfig, NodeConfig, NumaEntry, SerialConfig};
+use super::{
+    Boot, ByteSize, ConfigError, CpusConfig, Machine, MachineConfig, NodeConfig, NumaEntry, PausePlan, SerialConfig,
+    pause,
+};
 use crate::report::{self, ReportTarget};
 
 impl MachineConfig {
@@ -24,12 +27,34 @@ impl MachineConfig {
         let config = self.clone().effective();
         let topology = config.topology()?;
         let boot = config.boot()?;
+        let pause = config.pause_plan(topology.vcpu_count())?;
         let serial = config.serial.unwrap_or_default();
         if let SerialConfig::File(path) = &serial {
             report::check_output("--serial", path)?;
         }
         let report = config.report.as_deref().map(ReportTarget::check).transpose()?;
-        Ok(Machine { topology, boot, serial, report })
+        Ok(Machine { topology, boot, serial, report, pause, placement: config.placement })
+    }
+
+    fn pause_plan(&self, vcpus: u32) -> Result<PausePlan, ConfigError> {
+        let refused = |flag| move |source| ConfigError::Value { flag, source };
+        let (policy, sources) = pause::apply(&self.pause_set).map_err(refused("--pause-set"))?;
+        if let Some(path) = &self.decision_log {
+            report::check_output("--decision-log", path)?;
+        }
+        let injection = self.inject_preemption.clone();
+        if let Some(vcpu) = injection.as_ref().and_then(|one| one.vcpus.highest()).filter(|vcpu| vcpu.0 >= vcpus) {
+            return Err(ConfigError::NoSuchVcpu { flag: "--inject-preemption", vcpu, vcpus });
+        }
+        Ok(PausePlan {
+            mode: self.pause.unwrap_or_default(),
+            source: self.pause_source.unwrap_or_default(),
+            mechanism: self.pause_mechanism.unwrap_or_default(),
+            policy,
+            sources,
+            decision_log: self.decision_log.clone(),
+            injection,
+        })
     }
 
     /// The topology alone: all of [`MachineConfig::resolve`] that looks at no file.

@@ -5,7 +5,7 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use topology::cpu_set::MAX_ID;
-use topology::id::{NodeId, VcpuIndex};
+use topology::id::{HostCpu, NodeId, VcpuIndex};
 
 use super::*;
 
@@ -50,12 +50,35 @@ fn serial() -> impl Strategy<Value = SerialConfig> {
     ]
 }
 
+fn pausing() -> impl Strategy<Value = MachineConfig> {
+    let one_of = |known: &'static [PauseMode]| option::of(proptest::sample::select(known));
+    let mode = one_of(&[PauseMode::Off, PauseMode::Kernel, PauseMode::Observe, PauseMode::Act]);
+    let parameter = (proptest::sample::select(known_parameters()), 0..=i64::MAX)
+        .prop_map(|(name, value)| format!("{name}={value}").parse().expect("a known name"));
+    let injection =
+        (0..=i64::MAX, 10_000..60_000_000_000u64, 1_000..1_000_000_000u64).prop_map(|(seed, mean, hold)| {
+            format!("seed={seed},mean={mean}ns,hold={hold}ns,vcpus=[1-3]").parse().expect("well-formed")
+        });
+    let pin = vec(0..=MAX_ID, 1..5).prop_map(|cpus| PlacementConfig::Pin(cpus.into_iter().map(HostCpu).collect()));
+    (mode, vec(parameter, 0..4), option::of(injection), option::of(pin)).prop_map(
+        |(pause, pause_set, inject_preemption, placement)| MachineConfig {
+            pause,
+            pause_source: pause.map(|_| SourceChoice::Tracepoint),
+            pause_mechanism: pause.map(|_| MechanismChoice::Park),
+            pause_set,
+            inject_preemption,
+            placement,
+            ..MachineConfig::default()
+        },
+    )
+}
+
 fn config() -> impl Strategy<Value = MachineConfig> {
     let text = || option::of(any::<String>());
     let path = || option::of(any::<String>().prop_map(Into::into));
     let machine = (option::of(cpus()), option::of(any::<u64>().prop_map(ByteSize)), numa(), vec(distance(), 0..4));
-    (machine, path(), path(), text(), text(), option::of(serial()), path()).prop_map(
-        |((cpus, memory, numa, numa_distance), kernel, initrd, cmdline, probe, serial, report)| MachineConfig {
+    (machine, path(), path(), text(), text(), option::of(serial()), path(), pausing()).prop_map(
+        |((cpus, memory, numa, numa_distance), kernel, initrd, cmdline, probe, serial, report, rest)| MachineConfig {
             cpus,
             memory,
             numa,
@@ -66,6 +89,7 @@ fn config() -> impl Strategy<Value = MachineConfig> {
             probe,
             serial,
             report,
+            ..rest
         },
     )
 }

@@ -67,6 +67,50 @@ pub enum ValueError {
         /// What was written.
         value: String,
     },
+    /// Not a number.
+    #[error("`{value}` is not a value of {name}; write a whole number")]
+    Parameter {
+        /// The parameter.
+        name: &'static str,
+        /// What was written.
+        value: String,
+    },
+    /// A parameter out of its range.
+    #[error("{name} is {value}, outside {min} to {max}; choose a value in that range")]
+    OutOfRange {
+        /// The parameter.
+        name: &'static str,
+        /// What was asked for.
+        value: u64,
+        /// Least accepted value.
+        min: u64,
+        /// Greatest accepted value.
+        max: u64,
+    },
+    /// A key that must be given is not.
+    #[error("`{key}` is missing; write for example {example}")]
+    MissingKey {
+        /// The key.
+        key: &'static str,
+        /// A whole value.
+        example: &'static str,
+    },
+    /// Not a duration, or one out of range.
+    #[error("`{value}` is not a time from {min_ns} ns to {max_ns} ns; write a whole number with ns, us, ms or s")]
+    Duration {
+        /// What was written.
+        value: String,
+        /// Least accepted time.
+        min_ns: u64,
+        /// Greatest accepted time.
+        max_ns: u64,
+    },
+    /// No CPUs where there must be one.
+    #[error("`{value}` names no host CPU; write pin=0 or pin=[0,1]")]
+    NoCpus {
+        /// What was written.
+        value: String,
+    },
     /// Not a place for the serial port.
     #[error("`{value}` is no place for the serial port; write stdio, none or file=PATH")]
     Serial {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the monitor asks of the host besides KVM, one subject a file: allocator, facts for the report, limits, terminal, signals, its own memory.
+//! What the monitor asks of the host besides KVM, one subject a file: affinity, allocator, facts for the report, limits,
+//! its own memory, signals, terminal.
 
+pub mod affinity;
 pub mod allocator;
 pub mod facts;
 pub mod limits;

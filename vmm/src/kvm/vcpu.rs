@@ -4,7 +4,7 @@
 use std::io;
 
 use kvm_bindings::{KVM_MP_STATE_UNINITIALIZED, kvm_mp_state, kvm_regs, kvm_segment, kvm_sregs};
-use kvm_ioctls::VcpuFd;
+use kvm_ioctls::{SyncReg, VcpuFd};
 use topology::cpuid::CpuidEntry;
 
 use super::cpuid;
@@ -98,6 +98,17 @@ impl Vcpu {
     /// Takes back a request to leave `KVM_RUN` at once.
     pub fn clear_immediate_exit(&mut self) {
         self.fd.set_kvm_immediate_exit(0);
+    }
+
+    /// From now on every exit leaves the general registers where [`Vcpu::shared_rcx`] finds them without a call into the
+    /// kernel (Documentation/virt/kvm/api.rst, `KVM_CAP_SYNC_REGS`).
+    pub fn share_registers(&mut self) {
+        self.fd.set_sync_valid_reg(SyncReg::Register);
+    }
+
+    /// RCX as of the last exit; 0 unless registers are shared.
+    pub fn shared_rcx(&mut self) -> u64 {
+        self.fd.sync_regs_mut().regs.rcx
     }
 
     /// Runs the guest until something has to be done outside.

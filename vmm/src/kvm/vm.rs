@@ -128,6 +128,17 @@ impl Vm {
         Ok(())
     }
 
+    /// Lets PAUSE run in the guest without an exit. Before the first vCPU is made.
+    ///
+    /// # Errors
+    /// The kernel's own: `EINVAL` where the kernel or the processor has no such thing, or vCPUs exist.
+    pub fn disable_pause_exits(&self) -> io::Result<()> {
+        let mut cap =
+            kvm_bindings::kvm_enable_cap { cap: kvm_bindings::KVM_CAP_X86_DISABLE_EXITS, ..Default::default() };
+        cap.args[0] = u64::from(kvm_bindings::KVM_X86_DISABLE_EXITS_PAUSE);
+        Ok(self.fd.enable_cap(&cap)?)
+    }
+
     /// Lets a write to `event` raise the interrupt line `gsi` (edge triggered).
     ///
     /// # Errors

@@ -9,7 +9,9 @@ mod run;
 mod target;
 
 pub use exit_status::ExitStatus;
-pub use run::{Exit, Guest, Host, KvmKind, Monitor, Report, SCHEMA, Seen, Start, VcpuReport, Workload};
+pub use run::{
+    Exit, Guest, Host, KvmKind, Monitor, PauseReport, Report, SCHEMA, Seen, Start, VcpuReport, Workload, YieldReport,
+};
 pub(crate) use target::check_output;
 pub use target::{ReportError, ReportTarget};
 

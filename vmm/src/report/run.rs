@@ -10,6 +10,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::ExitStatus;
+use crate::pause::effective::Effective;
 
 /// Value of [`Report::schema`]: raised only if a key changes its meaning, never when one is added.
 pub const SCHEMA: u32 = 1;
@@ -31,6 +32,9 @@ pub struct Report {
     pub monitor: Monitor,
     /// One entry a vCPU, in the order of the index.
     pub vcpus: Vec<VcpuReport>,
+    /// What was asked for about pause loops, and what the host granted; absent in documents of older versions.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub pause: Option<Effective>,
     /// The probe guest's result; absent for other guests and when the probe printed none.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub workload: Option<Workload>,
@@ -136,10 +140,55 @@ pub struct VcpuReport {
     pub tid: i32,
     /// Exits to the monitor by kind; a kind that never happened is absent.
     pub exits: BTreeMap<String, u64>,
+    /// What was done about its pause loops; absent in documents of older versions.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub pause: Option<PauseReport>,
+}
+
+/// What was done about one vCPU's pause loops.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PauseReport {
+    /// Pause events.
+    pub events: u64,
+    /// Of these, how many were let pass without a decision, because shortly before nobody could be helped.
+    pub quiet: u64,
+    /// Decisions to go on spinning because acting was found not to pay.
+    pub spins: u64,
+    /// Actions and what came of them.
+    pub yields: YieldReport,
+    /// Bail-outs by reason; a reason that never occurred is absent.
+    pub bailed: BTreeMap<String, u64>,
+    /// Parks.
+    pub parks: u64,
+    /// Time parked, in nanoseconds.
+    pub parked_ns: u64,
+    /// Time between a yield and the thread's next turn, in nanoseconds.
+    pub yielded_ns: u64,
+    /// CPU time given to others, in nanoseconds.
+    pub donated_ns: u64,
+    /// CPU time got from others, in nanoseconds.
+    pub received_ns: u64,
+    /// Holds by --inject-preemption.
+    pub holds: u64,
+    /// Their time, in nanoseconds.
+    pub held_ns: u64,
+}
+
+/// Actions and what came of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct YieldReport {
+    /// All of them.
+    pub attempted: u64,
+    /// The CPU changed hands, or a parked vCPU was woken.
+    pub boosted: u64,
+    /// It did not.
+    pub not_boosted: u64,
+    /// Nobody wanted the CPU.
+    pub nobody_waiting: u64,
 }
 
 /// What the probe guest's workload brought.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Workload {
     /// First word of `--probe`.
     pub name: String,
@@ -149,4 +198,25 @@ pub struct Workload {
     pub operations: u64,
     /// `operations` divided by `seconds`.
     pub operations_per_s: f64,
+    /// Actions about pause loops for each operation; absent if there was no operation.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub yields_per_handover: Option<f64>,
+    /// Pause events that the guest reported by the port.
+    #[serde(default)]
+    pub port_writes: u64,
+    /// Time that all vCPUs spent spinning, in seconds; absent where the workload does not time its spinning.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub spin_seconds: Option<f64>,
+    /// Median wait for the lock or the answer, in nanoseconds.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub wait_p50_ns: Option<u64>,
+    /// 99th percentile of the wait.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub wait_p99_ns: Option<u64>,
+    /// 99.9th percentile of the wait.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub wait_p999_ns: Option<u64>,
+    /// Jain's index over the vCPUs' operations: 1 is fair, 1/n is one vCPU having it all.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub jain: Option<f64>,
 }

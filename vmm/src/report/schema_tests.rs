@@ -25,8 +25,15 @@ fn full() -> Report {
         guest: Guest { cpus: 4, nodes: 2, memory_bytes: 512 << 20, seen: Some(Seen { cpus: 4, nodes: 2 }) },
         start: Start { first_instruction_us: Some(1800), last_ap_us: Some(9000) },
         monitor: Monitor { pss_bytes: 2 << 20 },
-        vcpus: vec![VcpuReport { index: 0, apic_id: 0, tid: 4711, exits }],
-        workload: Some(Workload { name: "spin".into(), seconds: 3.0, operations: 9, operations_per_s: 3.0 }),
+        vcpus: vec![VcpuReport { index: 0, apic_id: 0, tid: 4711, exits, pause: Some(PauseReport::default()) }],
+        pause: None,
+        workload: Some(Workload {
+            name: "spin".into(),
+            seconds: 3.0,
+            operations: 9,
+            operations_per_s: 3.0,
+            ..Workload::default()
+        }),
     }
 }
 

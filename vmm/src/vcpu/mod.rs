@@ -6,6 +6,7 @@
 
 pub mod control;
 pub mod counters;
+pub mod hook;
 pub mod kick;
 pub mod run_loop;
 pub mod thread;

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use super::control::{Mailbox, Request, State};
 use super::counters::{ExitCounters, ExitKind};
+use super::hook::VcpuHook;
 use crate::kvm::exit::{Exit, InternalError};
 use crate::kvm::vcpu::Vcpu;
 
@@ -63,20 +64,22 @@ pub enum End {
 }
 
 /// One vCPU and what its loop needs.
-pub struct RunLoop<'a, H> {
+pub struct RunLoop<'a, H, K> {
     /// The vCPU, owned by this thread.
     pub vcpu: Vcpu,
     /// Where requests come from.
     pub mailbox: &'a Mailbox,
     /// What the guest's accesses reach.
     pub accesses: &'a H,
+    /// What is told of the vCPU's comings and goings.
+    pub hook: K,
     /// Counted here, read elsewhere.
     pub exits: &'a ExitCounters,
     /// Set when the guest is entered for the first time.
     pub first_run: &'a OnceLock<Instant>,
 }
 
-impl<H: AccessHandler> RunLoop<'_, H> {
+impl<H: AccessHandler, K: VcpuHook> RunLoop<'_, H, K> {
     /// Created and paused: waits for a request. Gives the end when there is one.
     pub fn serve(&mut self) -> End {
         loop {
@@ -84,7 +87,9 @@ impl<H: AccessHandler> RunLoop<'_, H> {
                 Request::Run => {
                     self.mailbox.arrived(State::Running);
                     self.first_run.get_or_init(Instant::now);
-                    if let Some(end) = self.run_guest() {
+                    let end = self.run_guest();
+                    self.hook.resting();
+                    if let Some(end) = end {
                         return end;
                     }
                 }
@@ -102,17 +107,20 @@ impl<H: AccessHandler> RunLoop<'_, H> {
             if self.mailbox.pending() {
                 return None;
             }
+            self.hook.entering();
             let exit = match self.vcpu.run() {
                 Ok(exit) => exit,
                 Err(error) => return Some(run_failed(&error)),
             };
             self.exits.count(ExitKind::of(&exit));
             match exit {
+                Exit::PortWrite { port, data, .. } if self.hook.takes(port, data) => self.hook.pause(&mut self.vcpu),
                 Exit::PortWrite { port, width, data } => self.accesses.port_write(port, width, data),
                 Exit::PortRead { port, width, data } => self.accesses.port_read(port, width, data),
                 Exit::MmioWrite { gpa, data } => self.accesses.mmio_write(gpa, data),
                 Exit::MmioRead { gpa, data } => self.accesses.mmio_read(gpa, data),
-                Exit::Interrupted | Exit::Again => {}
+                Exit::Interrupted => self.hook.interrupted(&mut self.vcpu),
+                Exit::Again => {}
                 Exit::TripleFault => return Some(End::TripleFault),
                 Exit::SystemEvent { kind } => return Some(End::SystemEvent { kind }),
                 Exit::EntryFailed { hardware_reason, host_cpu } => {

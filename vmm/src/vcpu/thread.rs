@@ -13,6 +13,7 @@ use topology::id::{ApicId, VcpuIndex};
 
 use super::control::{Mailbox, NoAnswer, Reply, Request, State};
 use super::counters::ExitCounters;
+use super::hook::VcpuHook;
 use super::kick::{self, Kickable};
 use super::run_loop::{AccessHandler, End, RunLoop};
 use crate::kvm::vcpu::Vcpu;
@@ -65,15 +66,17 @@ impl VcpuHandle {
     ///
     /// # Errors
     /// [`SpawnError`].
-    pub fn spawn<H, L>(
+    pub fn spawn<H, K, L>(
         index: VcpuIndex,
         apic_id: ApicId,
         vcpu: Vcpu,
         accesses: Arc<H>,
+        hook: K,
         listener: Arc<L>,
     ) -> Result<Self, SpawnError>
     where
         H: AccessHandler + Send + Sync + 'static,
+        K: VcpuHook + 'static,
         L: EndListener + 'static,
     {
         let shared = Arc::new(Shared::default());
@@ -81,7 +84,7 @@ impl VcpuHandle {
         let thread = thread::Builder::new()
             .name(format!("vcpu{index}"))
             .stack_size(STACK_BYTES)
-            .spawn(move || body(index, vcpu, &of_thread, &*accesses, &*listener))
+            .spawn(move || body(index, vcpu, &of_thread, &*accesses, hook, &*listener))
             .map_err(|source| SpawnError { index, source })?;
         Ok(Self { index, apic_id, shared, thread: Some(thread) })
     }
@@ -165,18 +168,22 @@ impl Drop for VcpuHandle {
     }
 }
 
-fn body<H: AccessHandler, L: EndListener>(
+fn body<H: AccessHandler, K: VcpuHook, L: EndListener>(
     index: VcpuIndex,
     mut vcpu: Vcpu,
     shared: &Shared,
     accesses: &H,
+    mut hook: K,
     listener: &L,
 ) {
-    shared.tid.store(own_tid(), Ordering::Release);
+    let tid = own_tid();
+    shared.tid.store(tid, Ordering::Release);
     let kickable = Kickable::new(vcpu.immediate_exit());
+    hook.begin(tid, &mut vcpu);
     let mut run_loop =
-        RunLoop { vcpu, mailbox: &shared.mailbox, accesses, exits: &shared.exits, first_run: &shared.first_run };
+        RunLoop { vcpu, mailbox: &shared.mailbox, accesses, hook, exits: &shared.exits, first_run: &shared.first_run };
     let end = run_loop.serve();
+    run_loop.hook.ended();
     drop(kickable);
     shared.mailbox.finished();
     if end != End::Asked {

@@ -33,6 +33,7 @@ use crate::kvm::vcpu::{EntryState, Vcpu};
 use crate::kvm::vm::{Vm, VmError};
 use crate::layout;
 use crate::memory::{GuestRam, MemoryError};
+use crate::pause::setup::{PauseError, PauseSetup};
 use crate::vcpu::kick;
 use crate::vcpu::thread::{SpawnError, VcpuHandle};
 
@@ -90,6 +91,9 @@ pub enum AssemblyError {
         /// The kernel's reason.
         source: io::Error,
     },
+    /// The pause handling.
+    #[error(transparent)]
+    Pause(#[from] PauseError),
     /// The kick's signal handler.
     #[error("the signal handler for kicks cannot be installed: {0}")]
     KickHandler(#[source] io::Error),
@@ -99,13 +103,13 @@ pub enum AssemblyError {
 }
 
 /// First stage: a VM with its RAM.
-#[derive(Debug)]
 pub struct WithMemory {
     machine: Machine,
     map: MemoryMap,
     host_cpuid: Vec<CpuidEntry>,
     vm: Vm,
     ram: GuestRam,
+    pause: PauseSetup,
 }
 
 impl WithMemory {
@@ -123,7 +127,8 @@ impl WithMemory {
         let ram = GuestRam::map(&map)?;
         let mut vm = system.create_vm()?;
         vm.set_ram(ram.clone())?;
-        Ok(Self { machine, map, host_cpuid, vm, ram })
+        let pause = PauseSetup::prepare(&machine, system, &vm)?;
+        Ok(Self { machine, map, host_cpuid, vm, ram, pause })
     }
 
     /// Loads the kernel and writes everything it looks for in memory.
@@ -160,7 +165,6 @@ fn address_space(host_cpuid: &[CpuidEntry]) -> AddressSpace {
 }
 
 /// Second stage: guest memory holds all that the guest will find.
-#[derive(Debug)]
 pub struct Loaded {
     memory: WithMemory,
     entry: EntryState,
@@ -172,7 +176,7 @@ impl Loaded {
     /// # Errors
     /// No descriptors, a console that cannot be opened, a kernel that refuses an interrupt line.
     pub fn devices(self, observed: SharedObserved) -> Result<WithDevices, AssemblyError> {
-        let Self { memory: WithMemory { machine, host_cpuid, vm, ram, .. }, entry } = self;
+        let Self { memory: WithMemory { machine, host_cpuid, vm, ram, pause, .. }, entry } = self;
         let wide_ids = machine.topology.vcpus().any(|vcpu| machine.topology.apic_id(vcpu).0 > XAPIC_MAX_ID);
         vm.create_interrupt_controllers(wide_ids)?;
         let end = Arc::new(EndNote::new().map_err(AssemblyError::EventDescriptor)?);
@@ -183,7 +187,8 @@ impl Loaded {
         let power = Arc::new(AcpiPm::new(Arc::clone(&end), line(&vm, layout::EVENT_GSI)?));
         let ports = claim_ports(&end, &console, &power)?;
         let buses = Arc::new(Buses { ports: ports.build(), memory: BusBuilder::new().build() });
-        Ok(WithDevices { machine, host_cpuid, vm, ram, entry, parts: Parts { buses, console, events, power, end } })
+        let parts = Parts { buses, console, events, power, end };
+        Ok(WithDevices { machine, host_cpuid, vm, ram, pause, entry, parts })
     }
 }
 
@@ -256,6 +261,7 @@ pub struct WithDevices {
     host_cpuid: Vec<CpuidEntry>,
     vm: Vm,
     ram: GuestRam,
+    pause: PauseSetup,
     entry: EntryState,
     parts: Parts,
 }
@@ -271,7 +277,8 @@ impl WithDevices {
         for index in topology.vcpus() {
             let vcpu = self.vm.create_vcpu(topology.apic_id(index))?;
             let failed = |what| move |source| AssemblyError::VcpuState { vcpu: index, what, source };
-            let entries = cpuid::specialise(&self.host_cpuid, topology, index);
+            let mut entries = cpuid::specialise(&self.host_cpuid, topology, index);
+            self.pause.announce(&mut entries);
             vcpu.set_cpuid(&entries).map_err(failed("CPUID"))?;
             if index == VcpuIndex(0) {
                 vcpu.set_entry(self.entry).map_err(failed("entry state"))?;
@@ -280,7 +287,8 @@ impl WithDevices {
             }
             vcpus.push(vcpu);
         }
-        Ok(WithVcpus { machine: self.machine, vm: self.vm, ram: self.ram, parts: self.parts, vcpus })
+        let Self { machine, vm, ram, pause, parts, .. } = self;
+        Ok(WithVcpus { machine, vm, ram, pause, parts, vcpus })
     }
 }
 
@@ -289,6 +297,7 @@ pub struct WithVcpus {
     machine: Machine,
     vm: Vm,
     ram: GuestRam,
+    pause: PauseSetup,
     parts: Parts,
     vcpus: Vec<Vcpu>,
 }
@@ -300,17 +309,18 @@ impl WithVcpus {
     /// [`AssemblyError::Spawn`]; the threads that were started before are ended again.
     pub fn threads(self) -> Result<Assembled, AssemblyError> {
         kick::install_handler().map_err(AssemblyError::KickHandler)?;
-        let Self { machine, vm, ram, parts, vcpus } = self;
+        let Self { machine, vm, ram, pause, parts, vcpus } = self;
         let handles = machine
             .topology
             .vcpus()
             .zip(vcpus)
             .map(|(index, vcpu)| {
                 let apic_id = machine.topology.apic_id(index);
-                VcpuHandle::spawn(index, apic_id, vcpu, Arc::clone(&parts.buses), Arc::clone(&parts.end))
+                let (buses, end) = (Arc::clone(&parts.buses), Arc::clone(&parts.end));
+                VcpuHandle::spawn(index, apic_id, vcpu, buses, pause.hook(index), end)
             })
             .collect::<Result<Vec<_>, _>>()?;
-        Ok(Assembled { handles, parts, vm, ram, machine })
+        Ok(Assembled { handles, pause, parts, vm, ram, machine })
     }
 }
 
@@ -319,6 +329,8 @@ pub struct Assembled {
     // Fields drop in order: threads end before what they use goes away.
     /// The vCPU threads.
     pub handles: Vec<VcpuHandle>,
+    /// The pause handling.
+    pub pause: PauseSetup,
     /// The devices.
     pub parts: Parts,
     /// The VM.

@@ -159,7 +159,7 @@ fn make_plan(command: &Command, announced: Option<PausePort>, clocks: &Clocks, a
     Plan {
         workload: command.workload,
         cpl: command.cpl,
-        port: port.map(|port| port.number),
+        port: port.map(|port| port.written),
         spins: command.spins.or(announced.map(|port| port.spins)).unwrap_or(1000),
         hold: command.hold,
         think: command.think,

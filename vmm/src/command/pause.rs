@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Pause loops at the end of a run: a vCPU's counters for the report, all of them for a person.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use policy::pause::YieldOutcome;
+use topology::id::VcpuIndex;
+
+use crate::pause::driver::{self, Driver};
+use crate::pause::effective::{Effective, Grant};
+use crate::report::{PauseReport, VcpuReport, YieldReport};
+
+/// The counters of one vCPU.
+pub(super) fn of_vcpu(driver: &Driver, vcpu: VcpuIndex) -> PauseReport {
+    let Some(seat) = driver.seats().get(vcpu.index()) else { return PauseReport::default() };
+    let counters = driver.counters(vcpu);
+    let (donated_ns, received_ns) = driver.given_and_got_ns(vcpu);
+    let outcome = |which: YieldOutcome| seat.outcomes[which.index()].get();
+    let yields = YieldReport {
+        attempted: YieldOutcome::ALL.iter().map(|which| outcome(*which)).sum(),
+        boosted: outcome(YieldOutcome::Boosted),
+        not_boosted: outcome(YieldOutcome::NotBoosted),
+        nobody_waiting: outcome(YieldOutcome::NobodyWaiting),
+    };
+    PauseReport {
+        events: seat.events.get(),
+        quiet: seat.quiet.get(),
+        spins: counters.spins,
+        yields,
+        bailed: driver::bailed(&counters).map(|(name, count)| (name.to_owned(), count)).collect(),
+        parks: seat.parks.get(),
+        parked_ns: seat.parked_ns.get(),
+        yielded_ns: seat.yielded_ns.get(),
+        donated_ns,
+        received_ns,
+        holds: seat.holds.get(),
+        held_ns: seat.held_ns.get(),
+    }
+}
+
+/// Tells a person what was asked for, what was granted, and what came of it.
+pub(super) fn tell(f: &mut fmt::Formatter<'_>, effective: &Effective, vcpus: &[VcpuReport]) -> fmt::Result {
+    writeln!(f, "  pause      {}", effective.mode)?;
+    let groups = [("source", &effective.sources), ("mechanism", &effective.mechanisms), ("view", &effective.views)];
+    for (kind, grant) in groups.iter().flat_map(|(kind, grants)| grants.iter().map(move |grant| (kind, grant))) {
+        if grant.asked {
+            writeln!(f, "    {kind} {}: {}", grant.name, Granted(grant))?;
+        }
+    }
+    let sum = |of: fn(&PauseReport) -> u64| vcpus.iter().filter_map(|vcpu| vcpu.pause.as_ref()).map(of).sum::<u64>();
+    if sum(|pause| pause.events) == 0 {
+        return Ok(());
+    }
+    writeln!(
+        f,
+        "    {} events, {} in quiet windows, {} decisions to spin; {} actions: {} boosted, {} not, {} with nobody waiting",
+        sum(|pause| pause.events),
+        sum(|pause| pause.quiet),
+        sum(|pause| pause.spins),
+        sum(|pause| pause.yields.attempted),
+        sum(|pause| pause.yields.boosted),
+        sum(|pause| pause.yields.not_boosted),
+        sum(|pause| pause.yields.nobody_waiting),
+    )?;
+    let mut bailed: BTreeMap<&str, u64> = BTreeMap::new();
+    for (reason, count) in vcpus.iter().filter_map(|vcpu| vcpu.pause.as_ref()).flat_map(|pause| &pause.bailed) {
+        *bailed.entry(reason).or_insert(0) += count;
+    }
+    let reasons: Vec<String> = bailed.iter().map(|(reason, count)| format!("{reason} {count}")).collect();
+    writeln!(f, "    bailed out: {}", if reasons.is_empty() { "never".to_owned() } else { reasons.join(", ") })
+}
+
+/// A grant in words.
+struct Granted<'a>(&'a Grant);
+
+impl fmt::Display for Granted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Grant { granted, why, remedy, .. } = self.0;
+        write!(f, "{}, {why}", if *granted { "yes" } else { "no" })?;
+        remedy.as_ref().map_or(Ok(()), |remedy| write!(f, "; {remedy}"))
+    }
+}

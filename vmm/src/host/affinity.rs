@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#![expect(unsafe_code, reason = "sched_setaffinity and sched_getaffinity have no safe wrapper")]
+//! Which host CPUs a thread may run on.
+
+use std::io;
+
+use topology::cpu_set::CpuSet;
+use topology::id::HostCpu;
+
+/// Words of a mask: enough for the 8192 CPUs of the largest x86 kernel configuration.
+const WORDS: usize = 128;
+const BITS: usize = 64;
+
+/// Lets the calling thread run on these CPUs only.
+///
+/// # Errors
+/// The kernel's own: `EINVAL` if none of them is online and allowed by the cpuset.
+pub fn pin_this_thread(cpus: impl IntoIterator<Item = HostCpu>) -> io::Result<()> {
+    let mut mask = [0u64; WORDS];
+    for cpu in cpus {
+        let word = mask.get_mut(cpu.index() / BITS).ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))?;
+        *word |= 1 << (cpu.index() % BITS);
+    }
+    // SAFETY: the kernel reads as many bytes as the mask has; 0 is the calling thread.
+    let result = unsafe { libc::syscall(libc::SYS_sched_setaffinity, 0, size_of_val(&mask), mask.as_ptr()) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// The CPUs the calling thread may run on.
+///
+/// # Errors
+/// The kernel's own.
+pub fn of_this_thread() -> io::Result<CpuSet<HostCpu>> {
+    let mut mask = [0u64; WORDS];
+    // SAFETY: the kernel writes at most as many bytes as the mask has.
+    let result = unsafe { libc::syscall(libc::SYS_sched_getaffinity, 0, size_of_val(&mask), mask.as_mut_ptr()) };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let ids = (0..)
+        .zip(mask)
+        .flat_map(|(word, bits)| (0..64).filter(move |bit| bits >> bit & 1 == 1).map(move |bit| word * 64 + bit));
+    Ok(ids.map(HostCpu).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_is_where_it_was_put() {
+        let before = of_this_thread().unwrap();
+        let first = before.lowest().unwrap();
+        pin_this_thread([first]).unwrap();
+        assert_eq!(of_this_thread().unwrap().iter().collect::<Vec<_>>(), [first]);
+        assert!(pin_this_thread([HostCpu(1 << 20)]).is_err());
+        pin_this_thread(before.iter()).unwrap();
+    }
+}

@@ -1,0 +1,380 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Event, view, policy, mechanism, counters: the only place where they meet.
+//!
+//! One [`Driver`] a VM, shared by its vCPU threads. What a thread shows the others is in its [`Seat`], as atomics; the
+//! policy's memory and view are behind one mutex that is held for the decision and never while a thread waits, yields or
+//! wakes another. Invariant: whoever parks was armed under that mutex, and whoever names it looks for it under the same
+//! mutex, so that no wake-up by name is lost.
+
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use policy::pause::{
+    Counters, Decision, HostView, OutcomeEvent, PauseConfig, PauseEvent, PauseState, Reason, VcpuState, VcpuView,
+    YieldOutcome, decide,
+};
+use policy::time::Nanos;
+use topology::id::{ApicId, HostCpu, VcpuIndex};
+
+use super::book::Book;
+use super::deed::{Deed, FixedBounds, Then};
+use super::log::DecisionLog;
+use super::runqueue::{RunqueueView, ThreadSeen};
+use super::seat::Seat;
+use crate::config::{MechanismChoice, PauseMode};
+
+/// A vCPU that was silent for this long is looked at before it is judged.
+const SILENT_NS: u64 = 1_000_000;
+/// Silent vCPUs looked at for one event, at most.
+const MOST_LOOKS: usize = 4;
+
+/// What a driver is made from.
+pub struct DriverParts {
+    /// How much is done.
+    pub mode: PauseMode,
+    /// The mechanism that is always used, or `Auto` for the policy's choice.
+    pub mechanism: MechanismChoice,
+    /// Parameters, with the mechanisms that the host grants.
+    pub config: PauseConfig,
+    /// APIC ids by vCPU index.
+    pub apic_ids: Vec<ApicId>,
+    /// Host CPUs that the vCPU threads may use.
+    pub usable_cpus: u32,
+    /// How runqueues are looked at.
+    pub runqueues: Arc<dyn RunqueueView>,
+    /// Where decisions are logged.
+    pub decision_log: Option<std::path::PathBuf>,
+}
+
+/// The pause-loop handling of one VM.
+pub struct Driver {
+    mode: PauseMode,
+    mechanism: MechanismChoice,
+    config: PauseConfig,
+    bounds: FixedBounds,
+    /// vCPUs by APIC id.
+    by_apic_id: Vec<Option<VcpuIndex>>,
+    seats: Box<[Seat]>,
+    core: Mutex<Core>,
+    parked: AtomicUsize,
+    runqueues: Arc<dyn RunqueueView>,
+}
+
+/// What the mutex guards.
+struct Core {
+    view: HostView,
+    state: PauseState,
+    book: Book,
+    log: Option<DecisionLog>,
+}
+
+/// A report of a vCPU that it spins, as its source saw it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Who is waited for, if the guest said.
+    pub owner: Option<ApicId>,
+    /// Waits finished since the last report, if the source can tell.
+    pub progress: Option<u32>,
+    /// The thread lost its CPU since the last report.
+    pub descheduled: bool,
+    /// The CPU it is on.
+    pub cpu: Option<HostCpu>,
+}
+
+/// What the reporting thread is to do, and until when it need not report again.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Order {
+    pub(super) deed: Deed,
+    pub(super) quiet_until: Nanos,
+    /// Whom to rouse once the lock is let go.
+    rouse: Option<VcpuIndex>,
+    alone: bool,
+}
+
+impl Driver {
+    /// A driver for a VM none of whose vCPUs runs yet.
+    ///
+    /// # Errors
+    /// The decision log cannot be created.
+    pub fn new(parts: DriverParts) -> io::Result<Self> {
+        let vcpus = parts.apic_ids.len();
+        let highest = parts.apic_ids.iter().map(|id| id.index()).max().unwrap_or(0);
+        let mut by_apic_id = vec![None; highest + 1];
+        for (index, id) in (0..).map(VcpuIndex).zip(&parts.apic_ids) {
+            by_apic_id[id.index()] = Some(index);
+        }
+        let view = HostView::new(vcpus, Vec::new(), parts.usable_cpus);
+        let log = parts.decision_log.map(|path| DecisionLog::create(&path, &view, &parts.config)).transpose()?;
+        Ok(Self {
+            mode: parts.mode,
+            mechanism: parts.mechanism,
+            bounds: FixedBounds::new(&parts.config, vcpus),
+            config: parts.config,
+            by_apic_id,
+            seats: std::iter::repeat_with(Seat::default).take(vcpus).collect(),
+            core: Mutex::new(Core { view, state: PauseState::new(vcpus), book: Book::new(vcpus), log }),
+            parked: AtomicUsize::new(0),
+            runqueues: parts.runqueues,
+        })
+    }
+
+    /// The seats, in the order of the vCPUs.
+    #[must_use]
+    pub fn seats(&self) -> &[Seat] {
+        &self.seats
+    }
+
+    /// The seat of a vCPU of this VM.
+    pub(super) fn seat(&self, vcpu: VcpuIndex) -> &Seat {
+        &self.seats[vcpu.index()]
+    }
+
+    /// The vCPU of an APIC id; `None` for what a guest makes up.
+    pub(super) fn vcpu_of(&self, id: ApicId) -> Option<VcpuIndex> {
+        self.by_apic_id.get(id.index()).copied().flatten()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Core> {
+        // A thread that panics aborts the process; a poisoned lock cannot be seen.
+        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether somebody is parked whom a report might wake.
+    pub(super) fn anybody_parked(&self) -> bool {
+        self.parked.load(Ordering::Relaxed) > 0
+    }
+
+    /// `vcpu` runs guest code from now on, or no longer does.
+    pub(super) fn set_running(&self, vcpu: VcpuIndex, runs: bool, cpu: Option<HostCpu>) {
+        let mut core = self.lock();
+        let state = if runs { VcpuState::Unknown } else { VcpuState::Stopped };
+        core.book.put(vcpu, cpu.filter(|_| runs));
+        core.view.set(vcpu, VcpuView { state, cpu, ..VcpuView::default() });
+    }
+
+    /// Decides what the thread of `source` does about its report. What concerns other threads, and the arming of the
+    /// thread's own word, is done when this returns.
+    pub(super) fn decide(&self, source: VcpuIndex, report: &Report, now: Nanos) -> Order {
+        let owner = report.owner.and_then(|id| self.vcpu_of(id));
+        let looks = self.look(source, owner, now);
+        let mut core = self.lock();
+        self.take_in(&mut core, source, report, owner, &looks);
+        let named_since_entry = self.seat(source).named.load(Ordering::Relaxed);
+        if let Some(owner) = owner.filter(|owner| *owner != source) {
+            self.seat(owner).named.store(true, Ordering::Relaxed);
+        }
+        let alone = core.book.runqueue(source) == Some(1);
+        let (deed, quiet_until) = if self.mechanism == MechanismChoice::Auto {
+            let event = PauseEvent {
+                source,
+                owner,
+                interrupted: None,
+                progress: report.progress,
+                named_since_entry,
+                descheduled: report.descheduled,
+            };
+            let decision = core.decide(&event, &self.config, now);
+            (Deed::of(decision.act), decision.quiet_until)
+        } else {
+            (Deed::fixed(self.mechanism, owner, named_since_entry, self.bounds, now), now)
+        };
+        if self.mode != PauseMode::Act {
+            return Order { deed: Deed::NOTHING, quiet_until, rouse: None, alone };
+        }
+        self.prepare(&mut core, source, &deed);
+        let rouse = deed.wake.filter(|target| *target != source && self.release(&mut core, *target));
+        Order { deed, quiet_until, rouse, alone }
+    }
+
+    /// Looks at the threads whose state is not known from what they reported. Without the lock.
+    fn look(&self, source: VcpuIndex, owner: Option<VcpuIndex>, now: Nanos) -> Vec<(VcpuIndex, ThreadSeen)> {
+        let silent = |vcpu: VcpuIndex| now.since(self.seat(vcpu).heard()) > SILENT_NS;
+        let others = (0..).map(VcpuIndex).take(self.seats.len()).filter(|vcpu| *vcpu != source);
+        let which: Vec<VcpuIndex> = match owner {
+            _ if self.runqueues.is_exact() => std::iter::once(source)
+                .chain(owner.filter(|owner| *owner != source))
+                .chain(others.filter(|_| owner.is_none()).take(MOST_LOOKS))
+                .collect(),
+            Some(owner) => (owner != source && silent(owner)).then_some(owner).into_iter().collect(),
+            None => others.filter(|vcpu| silent(*vcpu)).take(MOST_LOOKS).collect(),
+        };
+        if which.is_empty() {
+            return Vec::new();
+        }
+        let positions: Vec<usize> = which.iter().map(|vcpu| vcpu.index()).collect();
+        let mut seen = vec![ThreadSeen::default(); which.len()];
+        self.runqueues.look(&positions, &mut seen);
+        for vcpu in &which {
+            self.seat(*vcpu).heard_ns.store(now.0, Ordering::Relaxed);
+        }
+        which.into_iter().zip(seen).collect()
+    }
+
+    /// Writes what is known now into the view.
+    fn take_in(
+        &self,
+        core: &mut Core,
+        source: VcpuIndex,
+        report: &Report,
+        owner: Option<VcpuIndex>,
+        looks: &[(VcpuIndex, ThreadSeen)],
+    ) {
+        core.book.put(source, report.cpu);
+        let runqueue = core.book.runqueue(source);
+        core.view.set(
+            source,
+            VcpuView { state: VcpuState::Running, spinning: true, cpu: report.cpu, runqueue, ..VcpuView::default() },
+        );
+        for (vcpu, seen) in looks {
+            core.take_look(*vcpu, *seen);
+        }
+        match owner {
+            Some(owner) if owner != source => core.refresh(owner, Some(false)),
+            Some(_) => {}
+            None => (0..).map(VcpuIndex).take(self.seats.len()).for_each(|vcpu| {
+                if vcpu != source {
+                    core.refresh(vcpu, None);
+                }
+            }),
+        }
+        if self.runqueues.is_exact() {
+            for (vcpu, seen) in looks {
+                core.view.update(*vcpu, |view| view.runqueue = seen.runqueue.or(view.runqueue));
+            }
+        }
+    }
+
+    /// Arms the source's own word if it is to park.
+    fn prepare(&self, core: &mut Core, source: VcpuIndex, deed: &Deed) {
+        if let Then::Park(_) = deed.then {
+            self.seat(source).parker.arm();
+            core.book.put(source, None);
+            core.view.update(source, |view| view.state = VcpuState::Parked);
+            self.parked.store(core.view.parked_count(), Ordering::Relaxed);
+        }
+    }
+
+    /// Marks `target` as woken; true if it has to be roused.
+    fn release(&self, core: &mut Core, target: VcpuIndex) -> bool {
+        if !self.seat(target).parker.release() {
+            return false;
+        }
+        core.unpark(target);
+        self.parked.store(core.view.parked_count(), Ordering::Relaxed);
+        true
+    }
+
+    /// Rouses whoever was released. After the lock was let go.
+    pub(super) fn rouse(&self, order: &Order) {
+        if let Some(target) = order.rouse {
+            self.seat(target).parker.rouse();
+        }
+    }
+
+    /// Takes in how an action ended; `outcome` is `None` for a park that a kick ended, which says nothing.
+    pub(super) fn conclude(
+        &self,
+        source: VcpuIndex,
+        order: &Order,
+        outcome: Option<YieldOutcome>,
+        took_ns: u64,
+        now: Nanos,
+    ) {
+        let parked = matches!(order.deed.then, Then::Park(_));
+        let outcome = match outcome {
+            Some(YieldOutcome::NotBoosted) if order.alone && !parked => Some(YieldOutcome::NobodyWaiting),
+            outcome => outcome,
+        };
+        if let Some(outcome) = outcome {
+            self.seat(source).count(outcome);
+        }
+        let mut core = self.lock();
+        if parked {
+            core.unpark(source);
+            self.parked.store(core.view.parked_count(), Ordering::Relaxed);
+        }
+        if let (Some(outcome), MechanismChoice::Auto) = (outcome, self.mechanism) {
+            let event = OutcomeEvent { source, target: order.deed.target, outcome, parked, donated_ns: took_ns };
+            core.state.outcome(&event, &self.config, now);
+            if let Some(log) = &mut core.log {
+                log.outcome(&event, now);
+            }
+        }
+    }
+
+    /// The policy's counters of a vCPU.
+    #[must_use]
+    pub fn counters(&self, vcpu: VcpuIndex) -> Counters {
+        self.lock().state.counters(vcpu).copied().unwrap_or_default()
+    }
+
+    /// CPU time that a vCPU gave to others and got from them, in nanoseconds.
+    #[must_use]
+    pub fn given_and_got_ns(&self, vcpu: VcpuIndex) -> (u64, u64) {
+        self.lock().state.ledger(vcpu).map_or((0, 0), |ledger| (ledger.donated_ns, ledger.received_ns))
+    }
+
+    /// Ends the decision log; later decisions are not in it.
+    ///
+    /// # Errors
+    /// The log could not be written to its end.
+    pub fn finish_log(&self) -> io::Result<()> {
+        let log = self.lock().log.take();
+        log.map_or(Ok(()), DecisionLog::finish)
+    }
+}
+
+impl Core {
+    fn decide(&mut self, event: &PauseEvent, config: &PauseConfig, now: Nanos) -> Decision {
+        let decision = decide(event, &self.view, &mut self.state, config, now);
+        if let Some(log) = &mut self.log {
+            log.decision(event, &self.view, &decision, now);
+        }
+        decision
+    }
+
+    /// Takes in what a look at a thread showed.
+    fn take_look(&mut self, vcpu: VcpuIndex, seen: ThreadSeen) {
+        let Some(before) = self.view.get(vcpu).copied() else { return };
+        if matches!(before.state, VcpuState::Stopped | VcpuState::Parked) {
+            return;
+        }
+        let state = match (seen.on_cpu, seen.runnable) {
+            (Some(true), _) => VcpuState::Running,
+            (_, Some(false)) => VcpuState::Halted,
+            (Some(false), Some(true)) => VcpuState::Queued,
+            _ => VcpuState::Unknown,
+        };
+        let cpu = seen.cpu.or(before.cpu);
+        self.book.put(vcpu, cpu.filter(|_| state != VcpuState::Halted));
+        self.view.set(vcpu, VcpuView { state, cpu, ..before });
+    }
+
+    /// Brings the book's numbers of a vCPU into the view.
+    fn refresh(&mut self, vcpu: VcpuIndex, spinning: Option<bool>) {
+        let (runqueue, cpu) = (self.book.runqueue(vcpu), self.book.cpu(vcpu));
+        self.view.update(vcpu, |view| {
+            // Running was true when it reported; whether it still is nobody has said.
+            if view.state == VcpuState::Running {
+                view.state = VcpuState::Unknown;
+            }
+            view.runqueue = runqueue;
+            view.cpu = cpu.or(view.cpu);
+            view.spinning = spinning.unwrap_or(view.spinning);
+        });
+    }
+
+    fn unpark(&mut self, vcpu: VcpuIndex) {
+        let cpu = self.view.get(vcpu).and_then(|view| view.cpu);
+        if self.view.get(vcpu).is_some_and(|view| view.state == VcpuState::Parked) {
+            self.book.put(vcpu, cpu);
+            self.view.update(vcpu, |view| view.state = VcpuState::Unknown);
+        }
+    }
+}
+
+/// The names of the reasons with their counts, those that never happened left out.
+pub fn bailed(counters: &Counters) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+    Reason::ALL.iter().map(|reason| (reason.name(), counters.bailed[reason.index()])).filter(|(_, count)| *count > 0)
+}

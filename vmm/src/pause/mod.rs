@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Pause loops: seen by a source, decided by [`policy::pause`], acted upon by a mechanism, counted.
+//!
+//! ```text
+//! port write, forced exit, look  ->  VcpuPause (the vCPU's thread)  ->  Driver: view, policy, deed  ->  yield, park, hypercall
+//!                                                                            |                              |
+//!                                                              decision log, counters  <-  outcome  <-------+
+//! ```
+//! [`setup`] finds out what the host grants and puts the parts together. Invariant: whatever a guest reports is a hint;
+//! it costs the guest's own vCPU a bounded time and no other VM anything.
+
+mod book;
+pub mod clock;
+mod deed;
+pub mod driver;
+pub mod effective;
+mod log;
+pub mod park;
+pub mod port;
+pub mod runqueue;
+pub mod seat;
+pub mod setup;
+pub mod thread;
+pub mod yielding;
+
+pub use log::{ReplayError, replay_file};

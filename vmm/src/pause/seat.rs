@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What one vCPU thread shows the others, and what it counts: a cache line or two of atomics.
+//!
+//! Invariant: every counter has one writer, the vCPU's own thread, and only grows.
+
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+
+use policy::pause::YieldOutcome;
+use policy::time::Nanos;
+
+use super::park::Parker;
+
+/// A counter with one writer.
+#[derive(Debug, Default)]
+pub struct Count(AtomicU64);
+
+impl Count {
+    /// Adds, without locking the bus: there is no other writer.
+    pub fn add(&self, amount: u64) {
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
+    }
+
+    /// The value.
+    #[must_use]
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// One vCPU's place among the others.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct Seat {
+    /// How it is woken from a park.
+    pub parker: Parker,
+    /// What it waits on while it is held off its CPU; nobody wakes it from that.
+    pub hold: Parker,
+    /// Somebody named it as an owner since it last entered the guest.
+    pub named: AtomicBool,
+    /// When it last reported, or was last looked at; on the clock of [`super::clock`].
+    pub heard_ns: AtomicU64,
+    /// Until when it is to be held off its CPU; 0 for no hold.
+    pub hold_until_ns: AtomicU64,
+    /// Its thread id; 0 before the thread runs and after it has ended.
+    pub tid: AtomicI32,
+    /// Times it entered the guest.
+    pub entries: Count,
+    /// Pause events it reported.
+    pub events: Count,
+    /// Of these, how many came while it had been told that nobody can be helped, and were let pass without a decision.
+    pub quiet: Count,
+    /// Events forced by the tracepoint.
+    pub forced: Count,
+    /// Times it was looked at by the sampler.
+    pub sampled: Count,
+    /// Actions by what came of them.
+    pub outcomes: [Count; YieldOutcome::ALL.len()],
+    /// Parks.
+    pub parks: Count,
+    /// Time parked, in nanoseconds.
+    pub parked_ns: Count,
+    /// Time between a yield and the thread's next turn, in nanoseconds.
+    pub yielded_ns: Count,
+    /// Holds, and their time in nanoseconds.
+    pub holds: Count,
+    /// See [`Seat::holds`].
+    pub held_ns: Count,
+}
+
+impl Seat {
+    /// When it was last heard of.
+    pub fn heard(&self) -> Nanos {
+        Nanos(self.heard_ns.load(Ordering::Relaxed))
+    }
+
+    /// Counts what came of an action.
+    pub fn count(&self, outcome: YieldOutcome) {
+        self.outcomes[outcome.index()].add(1);
+    }
+}

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+//! From what was asked for to a driver that runs: probes the host, decides what is used, and says so.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use kvm_ioctls::Cap;
+use policy::pause::PauseConfig;
+use topology::cpuid::CpuidEntry;
+use topology::id::{HostCpu, VcpuIndex};
+
+use super::driver::{Driver, DriverParts};
+use super::effective::{Effective, Grant};
+use super::port;
+use super::runqueue::{ProcView, RunqueueView};
+use super::thread::{Kit, VcpuPause};
+use super::yielding::{self, YieldProbe};
+use crate::config::{Machine, MechanismChoice, PauseMode, PausePlan, PlacementConfig, SourceChoice};
+use crate::host::{affinity, facts};
+use crate::kvm::system::System;
+use crate::kvm::vm::Vm;
+use crate::report::KvmKind;
+
+/// The pause handling of a machine cannot be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum PauseError {
+    /// The decision log.
+    #[error("--decision-log {}: cannot be created: {source}; name a file in a directory that can be written", .path.display())]
+    DecisionLog {
+        /// The path as given.
+        path: PathBuf,
+        /// The kernel's reason.
+        source: io::Error,
+    },
+    /// CPUs that vCPU threads cannot be put on.
+    #[error("--placement {placement}: {source}; this process may use the host CPUs {allowed}")]
+    Placement {
+        /// As given.
+        placement: String,
+        /// The kernel's reason.
+        source: io::Error,
+        /// What the process may use.
+        allowed: String,
+    },
+    /// A mechanism that was asked for by name and is not there.
+    #[error("--pause-mechanism {name}: {why}")]
+    Mechanism {
+        /// The mechanism.
+        name: String,
+        /// Why not, and what to do.
+        why: String,
+    },
+}
+
+/// The pause handling of one machine, before its vCPUs exist.
+pub struct PauseSetup {
+    driver: Arc<Driver>,
+    kit: Kit,
+    spins: u32,
+    effective: Effective,
+}
+
+impl PauseSetup {
+    /// Finds out what the host grants of what the machine asks for. PAUSE exits are switched off here, for that must
+    /// happen before the first vCPU is made.
+    ///
+    /// # Errors
+    /// [`PauseError`].
+    pub fn prepare(machine: &Machine, system: &System, vm: &Vm) -> Result<Self, PauseError> {
+        let plan = &machine.pause;
+        let pin = pinning(machine.placement.as_ref())?;
+        let probe = (plan.mode == PauseMode::Act).then(yielding::probe);
+        let mut config = plan.policy;
+        let mechanisms = grant_mechanisms(plan, probe, &mut config);
+        if let Some(refused) = mechanisms.iter().find(|one| one.name == plan.mechanism.to_string() && !one.granted) {
+            return Err(PauseError::Mechanism { name: refused.name.clone(), why: refused.why.clone() });
+        }
+        let served = port_served(plan);
+        let counted = served && system.capability(Cap::SyncRegs) & kvm_bindings::KVM_SYNC_X86_REGS != 0;
+        let threads = Arc::new(ProcView::new(machine.topology.vcpu_count() as usize));
+        let runqueues: Arc<dyn RunqueueView> = Arc::clone(&threads) as _;
+        let effective = Effective {
+            mode: plan.mode.to_string(),
+            sources: grant_sources(plan, vm),
+            mechanisms,
+            views: vec![Grant::yes(runqueues.name(), runqueues.limits())],
+            parameters: parameters(plan),
+        };
+        let parts = DriverParts {
+            mode: plan.mode,
+            mechanism: plan.mechanism,
+            config,
+            apic_ids: machine.topology.vcpus().map(|vcpu| machine.topology.apic_id(vcpu)).collect(),
+            usable_cpus: usable_cpus(&pin),
+            runqueues,
+            decision_log: plan.decision_log.clone(),
+        };
+        let driver = Driver::new(parts).map_err(|source| PauseError::DecisionLog {
+            path: plan.decision_log.clone().unwrap_or_default(),
+            source,
+        })?;
+        // In range: checked with the parameters.
+        let spins = u32::try_from(plan.sources.port_spins).unwrap_or(u32::MAX);
+        Ok(Self { driver: Arc::new(driver), kit: Kit { port: served, counted, pin, threads }, spins, effective })
+    }
+
+    /// Adds to a vCPU's CPUID what its guest is to find.
+    pub fn announce(&self, entries: &mut Vec<CpuidEntry>) {
+        if self.kit.port {
+            let announcement = port::announcement(entries, self.spins, self.kit.counted);
+            entries.extend(announcement);
+        }
+    }
+
+    /// The hook of a vCPU's thread.
+    #[must_use]
+    pub fn hook(&self, vcpu: VcpuIndex) -> VcpuPause {
+        VcpuPause::new(Arc::clone(&self.driver), vcpu, self.kit.clone())
+    }
+
+    /// The driver, for counters.
+    #[must_use]
+    pub fn driver(&self) -> &Arc<Driver> {
+        &self.driver
+    }
+
+    /// What is really used.
+    #[must_use]
+    pub fn effective(&self) -> &Effective {
+        &self.effective
+    }
+}
+
+fn pinning(placement: Option<&PlacementConfig>) -> Result<Vec<HostCpu>, PauseError> {
+    let Some(PlacementConfig::Pin(cpus)) = placement else { return Ok(Vec::new()) };
+    let allowed = affinity::of_this_thread().unwrap_or_default();
+    if allowed.intersection(cpus).is_empty() {
+        return Err(PauseError::Placement {
+            placement: format!("pin=[{cpus}]"),
+            source: io::Error::from_raw_os_error(libc::EINVAL),
+            allowed: allowed.to_string(),
+        });
+    }
+    Ok(cpus.iter().collect())
+}
+
+fn usable_cpus(pin: &[HostCpu]) -> u32 {
+    if pin.is_empty() { facts::cpus_online() } else { u32::try_from(pin.len()).unwrap_or(u32::MAX) }
+}
+
+/// Whether the pause port is announced and served.
+fn port_served(plan: &PausePlan) -> bool {
+    matches!(plan.mode, PauseMode::Observe | PauseMode::Act)
+        && matches!(plan.source, SourceChoice::Auto | SourceChoice::Port)
+}
+
+fn grant_sources(plan: &PausePlan, vm: &Vm) -> Vec<Grant> {
+    let port = match plan.mode {
+        PauseMode::Off | PauseMode::Kernel => {
+            Grant::unasked("port", format!("not announced with --pause {}", plan.mode))
+        }
+        _ if port_served(plan) => Grant::yes("port", "announced to the guest by CPUID"),
+        _ => Grant::unasked("port", format!("--pause-source {}", plan.source)),
+    };
+    let mut sources = vec![port];
+    if plan.mode == PauseMode::Off {
+        sources.push(match (facts::kvm_kind(), vm.disable_pause_exits()) {
+            (_, Ok(())) => Grant::yes("no-pause-exits", "KVM_CAP_X86_DISABLE_EXITS"),
+            (KvmKind::Software, Err(_)) => Grant::yes("no-pause-exits", "software-virtualised KVM makes none"),
+            (_, Err(error)) => Grant::no(
+                "no-pause-exits",
+                format!("KVM_CAP_X86_DISABLE_EXITS: {error}"),
+                Some("load kvm_intel with ple_gap=0, or kvm_amd with pause_filter_count=0"),
+            ),
+        });
+    }
+    sources
+}
+
+/// Decides which mechanisms are used and writes that into the policy's parameters.
+fn grant_mechanisms(plan: &PausePlan, probe: Option<YieldProbe>, config: &mut PauseConfig) -> Vec<Grant> {
+    let Some(probe) = probe else {
+        return vec![Grant::unasked("none", format!("--pause {} does nothing", plan.mode))];
+    };
+    let asked = |which| plan.mechanism == MechanismChoice::Auto || plan.mechanism == which;
+    let found = format!("{} of {} yields let another thread run", probe.switched, probe.yields);
+    let sched_yield = match (asked(MechanismChoice::Yield), probe.is_useful()) {
+        (false, _) => Grant::unasked("yield", found),
+        (true, true) => Grant::yes("yield", found),
+        (true, false) if plan.mechanism == MechanismChoice::Yield => Grant::yes("yield", found),
+        (true, false) => Grant::no("yield", found, None),
+    };
+    let park = if asked(MechanismChoice::Park) {
+        Grant::yes("park", "futex")
+    } else {
+        Grant::unasked("park", format!("--pause-mechanism {}", plan.mechanism))
+    };
+    let hypercall = Grant::no(
+        "hypercall",
+        "this KVM is software-virtualised: VMCALL would loop for ever; use a host with VMX or SVM",
+        None,
+    );
+    config.mechanisms.sched_yield = sched_yield.granted;
+    config.mechanisms.park = park.granted;
+    config.mechanisms.hypercall = hypercall.granted;
+    vec![sched_yield, park, hypercall]
+}
+
+fn parameters(plan: &PausePlan) -> std::collections::BTreeMap<String, u64> {
+    let policy = plan.policy.parameters();
+    let sources = plan.sources.parameters();
+    policy.iter().chain(&sources).map(|(name, value, ..)| ((*name).to_owned(), *value)).collect()
+}

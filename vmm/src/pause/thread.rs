@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The part of the pause handling that lives on a vCPU's own thread.
+//!
+//! Invariant: every wait here is bounded, and a kick of the thread ends it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use policy::pause::YieldOutcome;
+use policy::time::Nanos;
+use topology::id::{HostCpu, VcpuIndex};
+
+use super::clock;
+use super::deed::Then;
+use super::driver::{Driver, Order, Report};
+use super::park::Woken;
+use super::port;
+use super::runqueue::ProcView;
+use super::seat::Seat;
+use super::yielding::{current_cpu, sched_yield, switches};
+use crate::host::affinity;
+use crate::kvm::vcpu::Vcpu;
+use crate::vcpu::hook::VcpuHook;
+
+/// What the thread of one vCPU brings to the driver.
+pub struct VcpuPause {
+    driver: Arc<Driver>,
+    me: VcpuIndex,
+    kit: Kit,
+    running: bool,
+    quiet_until: Nanos,
+    switches: u64,
+    count: Option<u32>,
+    write: Option<port::PortWrite>,
+}
+
+/// What is particular to how this run was asked for.
+#[derive(Clone, Default)]
+pub struct Kit {
+    /// The port is served.
+    pub port: bool,
+    /// The port that takes a count is served.
+    pub counted: bool,
+    /// CPUs the thread is pinned to; empty for no pinning.
+    pub pin: Vec<HostCpu>,
+    /// Where threads make themselves known.
+    pub threads: Arc<ProcView>,
+}
+
+impl VcpuPause {
+    /// For the thread of `me`.
+    #[must_use]
+    pub fn new(driver: Arc<Driver>, me: VcpuIndex, kit: Kit) -> Self {
+        Self { driver, me, kit, running: false, quiet_until: Nanos(0), switches: 0, count: None, write: None }
+    }
+
+    fn seat(&self) -> &Seat {
+        self.driver.seat(self.me)
+    }
+
+    /// Deals with one pause event.
+    fn event(&mut self, owner: Option<topology::id::ApicId>, count: Option<u32>) {
+        let seat = self.driver.seat(self.me);
+        seat.events.add(1);
+        let now = clock::now();
+        if now.is_before(self.quiet_until) && !self.driver.anybody_parked() {
+            seat.quiet.add(1);
+            return;
+        }
+        seat.heard_ns.store(now.0, Ordering::Relaxed);
+        let switches = switches();
+        let progress = count.map(|count| self.count.map_or(0, |before| count.wrapping_sub(before)));
+        self.count = count.or(self.count);
+        let report = Report { owner, progress, descheduled: switches != self.switches, cpu: current_cpu() };
+        self.switches = switches;
+        let order = self.driver.decide(self.me, &report, now);
+        self.quiet_until = order.quiet_until;
+        self.driver.rouse(&order);
+        if !order.deed.is_nothing() {
+            self.act(&order, now);
+        }
+    }
+
+    fn act(&mut self, order: &Order, since: Nanos) {
+        let seat = self.driver.seat(self.me);
+        let (outcome, now) = match order.deed.then {
+            Then::Nothing => (Some(YieldOutcome::Boosted), since),
+            Then::Yield => {
+                sched_yield();
+                let after = switches();
+                let outcome = if after == self.switches { YieldOutcome::NotBoosted } else { YieldOutcome::Boosted };
+                self.switches = after;
+                let now = clock::now();
+                seat.yielded_ns.add(now.since(since));
+                (Some(outcome), now)
+            }
+            Then::Park(until) => {
+                let woken = seat.parker.wait(until);
+                let now = clock::now();
+                self.switches = switches();
+                seat.parks.add(1);
+                seat.parked_ns.add(now.since(since));
+                let outcome = match woken {
+                    Woken::ByName => Some(YieldOutcome::Boosted),
+                    Woken::ByTime => Some(YieldOutcome::NotBoosted),
+                    Woken::ByKick => None,
+                };
+                (outcome, now)
+            }
+            Then::Hypercall(_) => (Some(YieldOutcome::NotBoosted), since),
+        };
+        self.driver.conclude(self.me, order, outcome, now.since(since), now);
+    }
+
+    /// Serves a hold that was laid on this vCPU: blocks until it ends.
+    fn held(&mut self) {
+        let seat = self.seat();
+        let until = Nanos(seat.hold_until_ns.swap(0, Ordering::Relaxed));
+        let start = clock::now();
+        if !start.is_before(until) {
+            return;
+        }
+        seat.hold.arm();
+        let _ = seat.hold.wait(until);
+        seat.holds.add(1);
+        seat.held_ns.add(clock::now().since(start));
+    }
+}
+
+impl VcpuHook for VcpuPause {
+    fn begin(&mut self, tid: i32, vcpu: &mut Vcpu) {
+        if self.kit.counted {
+            vcpu.share_registers();
+        }
+        self.seat().tid.store(tid, Ordering::Release);
+        self.kit.threads.register(self.me.index(), tid);
+        if !self.kit.pin.is_empty() {
+            // Checked before the run; a CPU that went offline since leaves the thread where the kernel puts it.
+            let _ = affinity::pin_this_thread(self.kit.pin.iter().copied());
+        }
+    }
+
+    fn entering(&mut self) {
+        if !self.running {
+            self.running = true;
+            self.driver.set_running(self.me, true, current_cpu());
+        }
+        if self.seat().hold_until_ns.load(Ordering::Relaxed) != 0 {
+            self.held();
+        }
+        let seat = self.seat();
+        seat.entries.add(1);
+        seat.named.store(false, Ordering::Relaxed);
+    }
+
+    fn takes(&mut self, number: u16, data: &[u8]) -> bool {
+        let kit = &self.kit;
+        self.write = port::decode(number, data).filter(|write| kit.port && (!write.counted || kit.counted));
+        self.write.is_some()
+    }
+
+    fn pause(&mut self, vcpu: &mut Vcpu) {
+        if let Some(write) = self.write.take() {
+            // The guest counts in 32 bits.
+            #[expect(clippy::cast_possible_truncation, reason = "the upper half of RCX is not part of the interface")]
+            let count = write.counted.then(|| vcpu.shared_rcx() as u32);
+            self.event(write.owner, count);
+        }
+    }
+
+    fn interrupted(&mut self, _vcpu: &mut Vcpu) {}
+
+    fn resting(&mut self) {
+        if self.running {
+            self.running = false;
+            self.driver.set_running(self.me, false, None);
+        }
+    }
+
+    fn ended(&mut self) {
+        self.resting();
+        self.seat().tid.store(0, Ordering::Release);
+    }
+}
