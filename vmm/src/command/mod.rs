@@ -2,6 +2,7 @@
 //! What `vmm` does when it is called: one function a command, between the command line and the rooms that do the work.
 
 mod pause;
+mod replay;
 mod run;
 mod summary;
 mod topology;
@@ -13,6 +14,7 @@ use std::time::Instant;
 use crate::config::cli::{self, CliError, Invocation};
 use crate::config::{self, ConfigError, MachineConfig, PrintError};
 use crate::inspect::HostInspection;
+use crate::pause::ReplayError;
 use crate::report::ExitStatus;
 
 pub use run::RunError;
@@ -36,6 +38,9 @@ pub enum CommandError {
     /// The run.
     #[error(transparent)]
     Run(#[from] RunError),
+    /// A decision log that cannot be replayed.
+    #[error(transparent)]
+    Replay(#[from] ReplayError),
     /// The topology.
     #[error(transparent)]
     Topology(#[from] TopologyError),
@@ -48,7 +53,9 @@ impl CommandError {
         match self {
             Self::Cli(CliError::Arguments(error)) if error.exit_code() == 0 => ExitStatus::PoweredOff,
             Self::Cli(_) | Self::Config(_) => ExitStatus::Usage,
-            Self::Print(_) | Self::Output(_) | Self::Run(_) | Self::Topology(_) => ExitStatus::MonitorError,
+            Self::Print(_) | Self::Output(_) | Self::Run(_) | Self::Replay(_) | Self::Topology(_) => {
+                ExitStatus::MonitorError
+            }
         }
     }
 
@@ -76,6 +83,7 @@ pub fn execute(args: impl IntoIterator<Item = OsString>, started: Instant) -> Re
             print_config.map_or(Ok(ExitStatus::PoweredOff), |format| print(&config, format))
         }
         Invocation::Host { json } => host(json),
+        Invocation::Replay { log } => replay::run(&log),
         Invocation::Topology { config, format } => output(&topology::render(config.topology()?, format)?),
     }
 }

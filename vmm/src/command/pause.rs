@@ -48,7 +48,7 @@ pub(super) fn tell(f: &mut fmt::Formatter<'_>, effective: &Effective, vcpus: &[V
             writeln!(f, "    {kind} {}: {}", grant.name, Granted(grant))?;
         }
     }
-    let sum = |of: fn(&PauseReport) -> u64| vcpus.iter().filter_map(|vcpu| vcpu.pause.as_ref()).map(of).sum::<u64>();
+    let sum = |of: fn(&PauseReport) -> u64| vcpus.iter().map(|vcpu| of(&vcpu.pause)).sum::<u64>();
     if sum(|pause| pause.events) == 0 {
         return Ok(());
     }
@@ -64,7 +64,7 @@ pub(super) fn tell(f: &mut fmt::Formatter<'_>, effective: &Effective, vcpus: &[V
         sum(|pause| pause.yields.nobody_waiting),
     )?;
     let mut bailed: BTreeMap<&str, u64> = BTreeMap::new();
-    for (reason, count) in vcpus.iter().filter_map(|vcpu| vcpu.pause.as_ref()).flat_map(|pause| &pause.bailed) {
+    for (reason, count) in vcpus.iter().flat_map(|vcpu| &vcpu.pause.bailed) {
         *bailed.entry(reason).or_insert(0) += count;
     }
     let reasons: Vec<String> = bailed.iter().map(|(reason, count)| format!("{reason} {count}")).collect();

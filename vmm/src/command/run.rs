@@ -29,6 +29,9 @@ pub enum RunError {
     /// Serving it.
     #[error(transparent)]
     Events(#[from] EventLoopError),
+    /// Writing the decision log.
+    #[error("--decision-log: could not be written to its end: {0}; it can be replayed up to there")]
+    DecisionLog(#[source] io::Error),
     /// Writing the report.
     #[error(transparent)]
     Report(#[from] ReportError),
@@ -47,11 +50,12 @@ pub(super) fn run(machine: Machine, started: Instant) -> Result<ExitStatus, RunE
     let report = machine.report.clone();
     let assembled = WithMemory::map(machine, &system)?.load()?.devices(Arc::clone(&observed))?.vcpus()?.threads()?;
     let finished = assembled.start().wait(signals)?;
-    let observed = Arc::clone(&observed);
+    let log = finished.machine.pause.driver().finish_log();
     let summary = Summary::of(&finished, &observed.lock().unwrap_or_else(PoisonError::into_inner), started);
     summary.tell();
     if let Some(target) = report {
         target.write(summary.report())?;
     }
+    log.map_err(RunError::DecisionLog)?;
     Ok(finished.outcome.status())
 }

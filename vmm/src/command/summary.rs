@@ -31,7 +31,7 @@ impl Summary {
         let pause = &finished.machine.pause;
         let vcpus: Vec<VcpuReport> =
             finished.machine.handles.iter().map(|handle| vcpu(handle, pause.driver())).collect();
-        let yields = vcpus.iter().filter_map(|vcpu| vcpu.pause.as_ref()).map(|pause| pause.yields.attempted).sum();
+        let yields = vcpus.iter().map(|vcpu| vcpu.pause.yields.attempted).sum();
         let report = Report {
             schema: SCHEMA,
             exit: Exit { status: finished.outcome.status().code(), reason: finished.outcome.to_string() },
@@ -45,7 +45,7 @@ impl Summary {
             start: start(finished, observed, started),
             monitor: Monitor { pss_bytes: pss(&finished.machine.ram) },
             vcpus,
-            pause: Some(pause.effective().clone()),
+            pause: pause.effective().clone(),
             workload: observed.result.as_ref().map(|result| workload(result, yields)),
         };
         Self { report }
@@ -96,7 +96,7 @@ fn vcpu(handle: &VcpuHandle, driver: &Driver) -> VcpuReport {
         apic_id: handle.apic_id().0,
         tid: handle.tid().unwrap_or(0),
         exits: counts.filter(|(_, count)| *count > 0).collect(),
-        pause: Some(pause::of_vcpu(driver, handle.index())),
+        pause: pause::of_vcpu(driver, handle.index()),
     }
 }
 
@@ -143,7 +143,7 @@ impl fmt::Display for Summary {
         }
         writeln!(f, "  monitor    {} KiB of memory (PSS without guest RAM)", monitor.pss_bytes >> 10)?;
         writeln!(f, "  exits      {}", exits(vcpus))?;
-        self.report.pause.as_ref().map_or(Ok(()), |effective| pause::tell(f, effective, vcpus))
+        pause::tell(f, &self.report.pause, vcpus)
     }
 }
 

@@ -28,6 +28,11 @@ pub enum Invocation {
         /// As JSON instead of text.
         json: bool,
     },
+    /// Make the decisions of a log again and compare.
+    Replay {
+        /// A file written with `--decision-log`.
+        log: PathBuf,
+    },
     /// Print the topology a machine would have.
     Topology {
         /// The machine asked for.
@@ -108,6 +113,11 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Make the decisions of a log again; status 1 if one comes out differently
+    Replay {
+        /// A file written with --decision-log
+        log: PathBuf,
+    },
     /// Print the topology a machine would have
     Topology {
         #[command(flatten)]
@@ -134,6 +144,7 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Invocation, Cli
     Ok(match command {
         None => Invocation::Run { config: machine.into_config()?, check, print_config },
         Some(Command::Host { json }) => Invocation::Host { json },
+        Some(Command::Replay { log }) => Invocation::Replay { log },
         Some(Command::Topology { machine, format }) => Invocation::Topology { config: machine.into_config()?, format },
     })
 }
@@ -154,7 +165,7 @@ mod tests {
     fn machine(line: &[&str]) -> MachineConfig {
         match read(line).expect("well-formed") {
             Invocation::Run { config, .. } | Invocation::Topology { config, .. } => *config,
-            Invocation::Host { .. } => MachineConfig::default(),
+            Invocation::Host { .. } | Invocation::Replay { .. } => MachineConfig::default(),
         }
     }
 

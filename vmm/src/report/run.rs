@@ -32,9 +32,8 @@ pub struct Report {
     pub monitor: Monitor,
     /// One entry a vCPU, in the order of the index.
     pub vcpus: Vec<VcpuReport>,
-    /// What was asked for about pause loops, and what the host granted; absent in documents of older versions.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub pause: Option<Effective>,
+    /// What was asked for about pause loops, and what the host granted.
+    pub pause: Effective,
     /// The probe guest's result; absent for other guests and when the probe printed none.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub workload: Option<Workload>,
@@ -140,9 +139,8 @@ pub struct VcpuReport {
     pub tid: i32,
     /// Exits to the monitor by kind; a kind that never happened is absent.
     pub exits: BTreeMap<String, u64>,
-    /// What was done about its pause loops; absent in documents of older versions.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub pause: Option<PauseReport>,
+    /// What was done about its pause loops.
+    pub pause: PauseReport,
 }
 
 /// What was done about one vCPU's pause loops.

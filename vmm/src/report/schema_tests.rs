@@ -8,6 +8,7 @@ use std::fs;
 use serde_json::Value;
 
 use super::*;
+use crate::pause::effective::{Effective, Grant};
 
 const SCHEMA_TEXT: &str = include_str!("../../../docs/report.schema.json");
 
@@ -25,14 +26,26 @@ fn full() -> Report {
         guest: Guest { cpus: 4, nodes: 2, memory_bytes: 512 << 20, seen: Some(Seen { cpus: 4, nodes: 2 }) },
         start: Start { first_instruction_us: Some(1800), last_ap_us: Some(9000) },
         monitor: Monitor { pss_bytes: 2 << 20 },
-        vcpus: vec![VcpuReport { index: 0, apic_id: 0, tid: 4711, exits, pause: Some(PauseReport::default()) }],
-        pause: None,
+        vcpus: vec![VcpuReport { index: 0, apic_id: 0, tid: 4711, exits, pause: PauseReport::default() }],
+        pause: Effective {
+            mode: "act".to_owned(),
+            sources: vec![Grant::no("tracepoint", "no tracefs", Some("mount it"))],
+            mechanisms: vec![Grant::no("hypercall", "no VMX", Some("use another host"))],
+            views: vec![Grant::no("bpf", "no BTF", Some("use another kernel"))],
+            parameters: BTreeMap::new(),
+        },
         workload: Some(Workload {
             name: "spin".into(),
             seconds: 3.0,
             operations: 9,
             operations_per_s: 3.0,
-            ..Workload::default()
+            yields_per_handover: Some(1.0),
+            port_writes: 9,
+            spin_seconds: Some(0.1),
+            wait_p50_ns: Some(1),
+            wait_p99_ns: Some(2),
+            wait_p999_ns: Some(3),
+            jain: Some(1.0),
         }),
     }
 }
@@ -43,17 +56,21 @@ fn least() -> Report {
     report.guest.seen = None;
     report.start = Start::default();
     report.workload = None;
+    let grants = [&mut report.pause.sources, &mut report.pause.mechanisms, &mut report.pause.views];
+    grants.into_iter().flatten().for_each(|grant| grant.remedy = None);
     report
 }
 
 /// Every path of an object key in a document; list items are `[]`, and the free keys of `exits` are left out.
 fn paths(value: &Value, at: &str, found: &mut BTreeSet<String>) {
     match value {
-        Value::Object(map) if !at.ends_with(".exits") => map.iter().for_each(|(key, inside)| {
-            let path = format!("{at}.{key}");
-            paths(inside, &path, found);
-            found.insert(path);
-        }),
+        Value::Object(map) if ![".exits", ".bailed", ".parameters"].iter().any(|free| at.ends_with(free)) => {
+            map.iter().for_each(|(key, inside)| {
+                let path = format!("{at}.{key}");
+                paths(inside, &path, found);
+                found.insert(path);
+            })
+        }
         Value::Array(items) => items.iter().for_each(|item| paths(item, &format!("{at}[]"), found)),
         _ => {}
     }
