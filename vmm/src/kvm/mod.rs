@@ -5,6 +5,7 @@
 
 pub mod cpuid;
 pub mod exit;
+pub mod stats;
 pub mod system;
 pub mod vcpu;
 pub mod vm;

@@ -2,6 +2,7 @@
 //! One vCPU as the kernel knows it: its registers, its CPUID, and the call that runs it.
 
 use std::io;
+use std::sync::Arc;
 
 use kvm_bindings::{KVM_MP_STATE_UNINITIALIZED, kvm_mp_state, kvm_regs, kvm_segment, kvm_sregs};
 use kvm_ioctls::{SyncReg, VcpuFd};
@@ -9,6 +10,7 @@ use topology::cpuid::CpuidEntry;
 
 use super::cpuid;
 use super::exit::{self, Exit};
+use super::stats::{Layout, Stats, StatsError};
 use crate::layout;
 
 /// Where and how the boot processor starts.
@@ -87,6 +89,14 @@ impl Vcpu {
     /// The kernel's own.
     pub fn instruction_pointer(&self) -> io::Result<u64> {
         Ok(self.fd.get_regs()?.rip)
+    }
+
+    /// KVM's counters of this vCPU; `known` is another vCPU's layout, see [`Stats::open`].
+    ///
+    /// # Errors
+    /// [`StatsError`].
+    pub fn stats(&self, known: Option<&Arc<Layout>>) -> Result<Stats, StatsError> {
+        Stats::open(&self.fd, known)
     }
 
     /// Where the handler of a kick writes 1 so that the next `KVM_RUN` returns at once

@@ -10,6 +10,7 @@ use topology::id::ApicId;
 use vm_memory::{Address, GuestMemoryBackend, GuestMemoryRegion};
 use vmm_sys_util::eventfd::EventFd;
 
+use super::stats::{Stats, StatsError};
 use super::vcpu::Vcpu;
 use crate::layout;
 use crate::memory::GuestRam;
@@ -162,6 +163,14 @@ impl Vm {
         // SAFETY: `bits` covers the whole entry, so every pattern of it is a valid u64.
         let bits = unsafe { entry.bits };
         Ok(bits & MASKED == 0)
+    }
+
+    /// KVM's counters of this VM.
+    ///
+    /// # Errors
+    /// [`StatsError`].
+    pub fn stats(&self) -> Result<Stats, StatsError> {
+        Stats::open(&self.fd, None)
     }
 
     /// Makes a vCPU. Its KVM id is its APIC id.
