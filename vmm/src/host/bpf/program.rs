@@ -19,6 +19,8 @@ use super::btf::{Btf, BtfError, Kind};
 
 /// How many threads one call looks at.
 pub(crate) const SLOTS: usize = 256;
+/// The same as the program says it.
+const SLOTS_IMMEDIATE: i32 = 256;
 /// log2 of the bytes of a slot, and of what stands before the first: the number of slots in use.
 pub(crate) const SLOT_SHIFT: i32 = 5;
 /// Bytes of a slot.
@@ -189,7 +191,7 @@ pub(crate) fn assemble(kernel: &Kernel, table_fd: i32) -> Result<Vec<u64>, FarMe
         instruction(MOVE_IMMEDIATE, (NUMBER, 0), 0, 0),
         instruction(LOAD_32, (1, TABLE), 0, 0),
         instruction(JUMP_NOT_BELOW_REGISTER, (NUMBER, 1), distance(turn.len()) + 2, 0),
-        instruction(JUMP_NOT_BELOW, (NUMBER, 0), distance(turn.len()) + 1, SLOTS as i32),
+        instruction(JUMP_NOT_BELOW, (NUMBER, 0), distance(turn.len()) + 1, SLOTS_IMMEDIATE),
     ];
     program.append(&mut turn);
     program.extend([back, instruction(MOVE_IMMEDIATE, (0, 0), 0, 0), instruction(EXIT, (0, 0), 0, 0)]);
@@ -236,6 +238,7 @@ mod tests {
     fn fewer_than_a_hundred_instructions_and_every_jump_lands_where_it_should() {
         let program = assemble(&KERNEL, 7).unwrap();
         assert!(program.len() < 100, "{}", program.len());
+        assert_eq!(usize::try_from(SLOTS_IMMEDIATE), Ok(SLOTS));
         let landings: Vec<i64> = (0i64..)
             .zip(&program)
             .filter_map(|(at, instruction)| jump(*instruction).map(|offset| at + 1 + offset))
