@@ -2,6 +2,7 @@
 //! What `vmm` does when it is called: one function a command, between the command line and the rooms that do the work.
 
 mod pause;
+mod placement;
 mod replay;
 mod run;
 mod summary;
@@ -11,12 +12,13 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::time::Instant;
 
-use crate::config::cli::{self, CliError, Invocation};
+use crate::config::cli::{self, CliError, Invocation, Placement};
 use crate::config::{self, ConfigError, MachineConfig, PrintError};
 use crate::inspect::HostInspection;
 use crate::pause::ReplayError;
 use crate::report::ExitStatus;
 
+pub use placement::PlacementCommandError;
 pub use run::RunError;
 pub use topology::TopologyError;
 
@@ -44,6 +46,9 @@ pub enum CommandError {
     /// The topology.
     #[error(transparent)]
     Topology(#[from] TopologyError),
+    /// The placement.
+    #[error(transparent)]
+    Placement(#[from] PlacementCommandError),
 }
 
 impl CommandError {
@@ -53,9 +58,12 @@ impl CommandError {
         match self {
             Self::Cli(CliError::Arguments(error)) if error.exit_code() == 0 => ExitStatus::PoweredOff,
             Self::Cli(_) | Self::Config(_) => ExitStatus::Usage,
-            Self::Print(_) | Self::Output(_) | Self::Run(_) | Self::Replay(_) | Self::Topology(_) => {
-                ExitStatus::MonitorError
-            }
+            Self::Print(_)
+            | Self::Output(_)
+            | Self::Run(_)
+            | Self::Replay(_)
+            | Self::Topology(_)
+            | Self::Placement(_) => ExitStatus::MonitorError,
         }
     }
 
@@ -84,6 +92,9 @@ pub fn execute(args: impl IntoIterator<Item = OsString>, started: Instant) -> Re
         }
         Invocation::Host { json } => host(json),
         Invocation::Replay { log } => replay::run(&log),
+        Invocation::Placement(Placement::Explain { config, fixture, format }) => {
+            output(&placement::explain(&config.topology()?, fixture.as_deref(), format)?)
+        }
         Invocation::Topology { config, format } => output(&topology::render(config.topology()?, format)?),
     }
 }

@@ -40,6 +40,36 @@ pub enum Invocation {
         /// How to print it.
         format: TopologyFormat,
     },
+    /// Print where a machine's vCPUs and memory would go.
+    Placement(Placement),
+}
+
+/// What `vmm placement` is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// Where this machine would go, and why.
+    Explain {
+        /// The machine asked for.
+        config: Box<MachineConfig>,
+        /// The host, if it is not this one: a capture as `resources/hosts` has them.
+        fixture: Option<PathBuf>,
+        /// How to print it.
+        format: PlacementFormat,
+    },
+}
+
+/// How `vmm placement explain` prints.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum PlacementFormat {
+    /// A row for each run of vCPUs with the same reason.
+    #[default]
+    Table,
+    /// A document for programs.
+    Json,
+    /// The host drawn as boxes, for browsers.
+    Svg,
+    /// The host drawn as boxes, as text.
+    Text,
 }
 
 /// How `vmm topology` prints.
@@ -126,6 +156,36 @@ enum Command {
         #[arg(long, value_enum, default_value_t, value_name = "FORMAT", help_heading = "Output")]
         format: TopologyFormat,
     },
+    /// Print where vCPU threads and guest memory go on this host
+    Placement {
+        #[command(subcommand)]
+        question: PlacementQuestion,
+    },
+}
+
+#[derive(Subcommand)]
+enum PlacementQuestion {
+    /// Print where a machine would go, with the rule, the score and the runner-up of each decision
+    Explain {
+        #[command(flatten)]
+        machine: Box<MachineArgs>,
+        /// Decide for the host captured in this file (resources/hosts/capture.sh makes one) instead of this one
+        #[arg(long, value_name = "FILE", help_heading = "Placement")]
+        host_fixture: Option<PathBuf>,
+        /// How to print it
+        #[arg(long, value_enum, default_value_t, value_name = "FORMAT", help_heading = "Output")]
+        format: PlacementFormat,
+    },
+}
+
+impl PlacementQuestion {
+    fn into_placement(self) -> Result<Placement, FileError> {
+        Ok(match self {
+            Self::Explain { machine, host_fixture, format } => {
+                Placement::Explain { config: machine.into_config()?, fixture: host_fixture, format }
+            }
+        })
+    }
 }
 
 impl MachineArgs {
@@ -146,6 +206,7 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Invocation, Cli
         Some(Command::Host { json }) => Invocation::Host { json },
         Some(Command::Replay { log }) => Invocation::Replay { log },
         Some(Command::Topology { machine, format }) => Invocation::Topology { config: machine.into_config()?, format },
+        Some(Command::Placement { question }) => Invocation::Placement(question.into_placement()?),
     })
 }
 
@@ -165,6 +226,7 @@ mod tests {
     fn machine(line: &[&str]) -> MachineConfig {
         match read(line).expect("well-formed") {
             Invocation::Run { config, .. } | Invocation::Topology { config, .. } => *config,
+            Invocation::Placement(Placement::Explain { config, .. }) => *config,
             Invocation::Host { .. } | Invocation::Replay { .. } => MachineConfig::default(),
         }
     }
@@ -211,6 +273,16 @@ mod tests {
         };
         assert_eq!((config.cpus, format), (Some(CpusConfig::flat(8)), TopologyFormat::Tree));
         assert_eq!(complaint(&["--cpus", "8", "host"]).0, ErrorKind::ArgumentConflict);
+    }
+
+    #[test]
+    fn placement_is_explained_for_any_host() {
+        let line = ["placement", "explain", "--cpus", "8", "--host-fixture", "server.txt", "--format", "svg"];
+        let Ok(Invocation::Placement(Placement::Explain { config, fixture, format })) = read(&line) else {
+            unreachable!("the command is placement explain");
+        };
+        assert_eq!((config.cpus, fixture), (Some(CpusConfig::flat(8)), Some("server.txt".into())));
+        assert_eq!(format, PlacementFormat::Svg);
     }
 
     #[test]

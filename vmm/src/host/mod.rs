@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the monitor asks of the host besides KVM, one subject a file: affinity, allocator, a BPF program, facts for the
-//! report, limits, its own memory, runqueues, signals, terminal.
+//! What the monitor asks of the host besides KVM, one subject a file: each module says which.
 
 pub mod affinity;
 pub mod allocator;
@@ -10,4 +9,5 @@ pub mod limits;
 pub mod memory_use;
 pub mod runqueue;
 pub mod signals;
+pub mod sysfs;
 pub mod terminal;
