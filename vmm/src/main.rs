@@ -12,7 +12,7 @@ fn main() -> ExitCode {
     let started = Instant::now();
     allocator::use_one_arena();
     match command::execute(env::args_os(), started) {
-        Ok(status) => status.into(),
+        Ok(status) => status,
         Err(error) => {
             error.tell();
             error.status().into()

@@ -8,8 +8,10 @@ mod run;
 mod summary;
 mod topology;
 
+use std::env;
 use std::ffi::OsString;
 use std::io::{self, Write};
+use std::process::ExitCode;
 use std::time::Instant;
 
 use crate::config::cli::{self, CliError, Invocation, Placement};
@@ -34,6 +36,9 @@ pub enum CommandError {
     /// The configuration cannot be printed.
     #[error(transparent)]
     Print(#[from] PrintError),
+    /// The lab is to run this very program, and it cannot be found.
+    #[error("the path of this program cannot be found: {0}; mount /proc")]
+    OwnPath(#[source] io::Error),
     /// Standard output cannot be written.
     #[error("standard output cannot be written: {0}")]
     Output(#[source] io::Error),
@@ -59,6 +64,7 @@ impl CommandError {
             Self::Cli(CliError::Arguments(error)) if error.exit_code() == 0 => ExitStatus::PoweredOff,
             Self::Cli(_) | Self::Config(_) => ExitStatus::Usage,
             Self::Print(_)
+            | Self::OwnPath(_)
             | Self::Output(_)
             | Self::Run(_)
             | Self::Replay(_)
@@ -77,26 +83,31 @@ impl CommandError {
     }
 }
 
-/// Carries out a command line; `started` is when the process began.
+/// Carries out a command line; `started` is when the process began. What is run in the lab gives the lab's status.
 ///
 /// # Errors
 /// [`CommandError`].
-pub fn execute(args: impl IntoIterator<Item = OsString>, started: Instant) -> Result<ExitStatus, CommandError> {
-    match cli::parse(args)? {
-        Invocation::Run { config, check: false, print_config: None } => Ok(run::run(config.resolve()?, started)?),
+pub fn execute(args: impl IntoIterator<Item = OsString>, started: Instant) -> Result<ExitCode, CommandError> {
+    let status = match cli::parse(args)? {
+        Invocation::Run { config, check: false, print_config: None } => run::run(config.resolve()?, started)?,
         Invocation::Run { config, check, print_config } => {
             if check {
                 config.resolve()?;
             }
-            print_config.map_or(Ok(ExitStatus::PoweredOff), |format| print(&config, format))
+            print_config.map_or(Ok(ExitStatus::PoweredOff), |format| print(&config, format))?
         }
-        Invocation::Host { json } => host(json),
-        Invocation::Replay { log } => replay::run(&log),
+        Invocation::Host { json } => host(json)?,
+        Invocation::Replay { log } => replay::run(&log)?,
         Invocation::Placement(Placement::Explain { config, fixture, format }) => {
-            output(&placement::explain(&config.topology()?, fixture.as_deref(), format)?)
+            output(&placement::explain(&config.topology()?, fixture.as_deref(), format)?)?
         }
-        Invocation::Topology { config, format } => output(&topology::render(config.topology()?, format)?),
-    }
+        Invocation::Topology { config, format } => output(&topology::render(config.topology()?, format)?)?,
+        Invocation::Lab { words } => {
+            let executable = env::current_exe().map_err(CommandError::OwnPath)?;
+            return Ok(lab::command::run(&executable, &words).into());
+        }
+    };
+    Ok(status.into())
 }
 
 fn print(config: &MachineConfig, format: config::FileFormat) -> Result<ExitStatus, CommandError> {

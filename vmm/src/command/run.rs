@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A bare `vmm`: put the machine together, let it run, say how it went.
 
-use std::io;
+use std::io::{self, Write};
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 use super::summary::Summary;
-use crate::config::Machine;
+use crate::config::{Boot, Machine};
+use crate::host::facts;
 use crate::host::signals::EndingSignals;
 use crate::kvm::system::{OpenError, System};
-use crate::report::{ExitStatus, ReportError};
+use crate::report::{ExitStatus, KvmKind, ReportError};
 use crate::vm::assembly::{AssemblyError, WithMemory};
 use crate::vm::event_loop::EventLoopError;
 use crate::vm::observed::SharedObserved;
@@ -46,6 +47,7 @@ pub(super) fn run(machine: Machine, started: Instant) -> Result<ExitStatus, RunE
     // Before the first thread is started: all inherit the mask.
     let signals = EndingSignals::block().map_err(RunError::Signals)?;
     let system = System::open()?;
+    warn_of_emulation(&machine.boot, facts::kvm_kind());
     let observed = SharedObserved::default();
     let report = machine.report.clone();
     let assembled = WithMemory::map(machine, &system)?.load()?.devices(Arc::clone(&observed))?.vcpus()?.threads()?;
@@ -58,4 +60,18 @@ pub(super) fn run(machine: Machine, started: Instant) -> Result<ExitStatus, RunE
     }
     log.map_err(RunError::DecisionLog)?;
     Ok(finished.outcome.status())
+}
+
+/// Says before the boot what would otherwise come out as an instruction that cannot be emulated. The run goes on: the
+/// image may be a kernel that keeps out of ring 0, as the probe guest does.
+fn warn_of_emulation(boot: &Boot, kvm: KvmKind) {
+    if let (Boot::Kernel { image, .. }, KvmKind::Software) = (boot, kvm) {
+        // A closed stderr has no reader to miss it.
+        let _ = writeln!(
+            io::stderr(),
+            "vmm: warning: this host's KVM is software-virtualised (no vmx or svm), and its instruction emulator does not \
+             get through a Linux kernel; {} is tried all the same. `vmm lab -- ARGS...` runs it on an emulated host",
+            image.display()
+        );
+    }
 }

@@ -42,6 +42,11 @@ pub enum Invocation {
     },
     /// Print where a machine's vCPUs and memory would go.
     Placement(Placement),
+    /// Run a machine, or a shell, on an emulated host.
+    Lab {
+        /// Everything behind `lab`, as it was written.
+        words: Vec<OsString>,
+    },
 }
 
 /// What `vmm placement` is asked.
@@ -161,6 +166,13 @@ enum Command {
         #[command(subcommand)]
         question: PlacementQuestion,
     },
+    /// Run `vmm ARGS...` on an emulated host that has hardware virtualisation: vmm lab -- ARGS...
+    #[command(disable_help_flag = true)]
+    Lab {
+        /// Options of the lab, then `--` and the monitor's own arguments; `vmm lab --help` lists them
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        words: Vec<OsString>,
+    },
 }
 
 #[derive(Subcommand)]
@@ -200,6 +212,13 @@ impl MachineArgs {
 /// # Errors
 /// Wrong arguments, a wrong file, or a wish for help: see [`CliError`].
 pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Invocation, CliError> {
+    let args: Vec<OsString> = args.into_iter().collect();
+    // Handed on as written: clap would take the `--` away, behind which the arguments of the other monitor begin.
+    if let [_, command, words @ ..] = args.as_slice()
+        && command == "lab"
+    {
+        return Ok(Invocation::Lab { words: words.to_vec() });
+    }
     let Cli { machine, check, print_config, command } = Cli::try_parse_from(args)?;
     Ok(match command {
         None => Invocation::Run { config: machine.into_config()?, check, print_config },
@@ -207,6 +226,7 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Invocation, Cli
         Some(Command::Replay { log }) => Invocation::Replay { log },
         Some(Command::Topology { machine, format }) => Invocation::Topology { config: machine.into_config()?, format },
         Some(Command::Placement { question }) => Invocation::Placement(question.into_placement()?),
+        Some(Command::Lab { words }) => Invocation::Lab { words },
     })
 }
 
@@ -227,7 +247,7 @@ mod tests {
         match read(line).expect("well-formed") {
             Invocation::Run { config, .. } | Invocation::Topology { config, .. } => *config,
             Invocation::Placement(Placement::Explain { config, .. }) => *config,
-            Invocation::Host { .. } | Invocation::Replay { .. } => MachineConfig::default(),
+            Invocation::Host { .. } | Invocation::Replay { .. } | Invocation::Lab { .. } => MachineConfig::default(),
         }
     }
 
@@ -283,6 +303,15 @@ mod tests {
         };
         assert_eq!((config.cpus, fixture), (Some(CpusConfig::flat(8)), Some("server.txt".into())));
         assert_eq!(format, PlacementFormat::Svg);
+    }
+
+    #[test]
+    fn what_follows_lab_is_handed_on_as_written() {
+        for line in [&["lab"][..], &["lab", "--help"], &["lab", "--host", "2", "--", "--cpus", "4", "--", "lab"]] {
+            let words = line[1..].iter().map(OsString::from).collect();
+            assert_eq!(read(line).expect("not judged here"), Invocation::Lab { words });
+        }
+        assert!(read(&["--cmdline", "lab", "--kernel", "lab"]).is_ok());
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub enum OpenError {
     /// There is no such device.
     #[error(
         "/dev/kvm does not exist: this host's kernel has no KVM, or its module is not loaded; load kvm_intel or \
-         kvm_amd, or enable virtualisation in the firmware"
+         kvm_amd, or enable virtualisation in the firmware; or run the same on an emulated host: `vmm lab -- ARGS...`"
     )]
     Missing,
     /// The device is there and we may not open it.

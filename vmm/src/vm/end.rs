@@ -119,7 +119,8 @@ impl fmt::Display for Explanation<'_> {
                 }
                 f.write_str(
                     "; on a host whose KVM is software-virtualised guest ring 0 runs in KVM's instruction emulator, \
-                     which does not know every instruction (`vmm host` tells which kind this host is)",
+                     which does not know every instruction (`vmm host` tells which kind this host is); `vmm lab -- ARGS...` \
+                     runs the same guest on an emulated host that has hardware virtualisation",
                 )
             }
             End::InternalError { error, rip } => {
@@ -218,7 +219,7 @@ mod tests {
         let outcome = Outcome::Broken { vcpu: VcpuIndex(3), end: End::InternalError { error, rip: Some(0x10_0040) } };
         let text = outcome.to_string();
         assert!(
-            text.contains("vCPU 3") && text.contains("0x100040") && text.contains("software-virtualised"),
+            ["vCPU 3", "0x100040", "software-virtualised", "vmm lab --"].iter().all(|part| text.contains(part)),
             "{text}"
         );
         assert_eq!(outcome.status(), ExitStatus::MonitorError);
