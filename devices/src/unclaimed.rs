@@ -100,10 +100,14 @@ impl UnclaimedTable {
             return &self.elsewhere;
         }
         for slot in &self.slots {
-            match slot.address.compare_exchange(FREE, address, Ordering::Relaxed, Ordering::Relaxed) {
-                Ok(_) => return slot,
-                Err(taken) if taken == address => return slot,
-                Err(_) => {}
+            let mut taken = slot.address.load(Ordering::Relaxed);
+            if taken == FREE {
+                // Claimed once an address; a locked bus cycle for every slot looked at would cost each access.
+                let claim = slot.address.compare_exchange(FREE, address, Ordering::Relaxed, Ordering::Relaxed);
+                taken = claim.map_or_else(|other| other, |_| address);
+            }
+            if taken == address {
+                return slot;
             }
         }
         &self.elsewhere

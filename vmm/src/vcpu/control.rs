@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Requests to a vCPU thread and its replies, and the mailbox between the two.
 //!
-//! Invariant: a request is stored before the kick is sent, and the thread looks for it after every return from
-//! `KVM_RUN` and before every call of it; so a kick can arrive early or late but a request is never lost.
+//! Invariants: a request is stored before the kick is sent, and the thread looks for it after every return from
+//! `KVM_RUN` and before every call of it; so a kick can arrive early or late but a request is never lost. A request
+//! that comes while the thread carries out an earlier one waits for its turn: only what was taken is answered.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -51,8 +52,17 @@ pub struct NoAnswer {
 
 #[derive(Debug)]
 struct Slot {
+    /// Left and not taken yet.
     request: Option<Request>,
+    /// Whether the thread has taken a request and not answered it yet.
+    in_hand: bool,
     state: State,
+}
+
+impl Slot {
+    fn unanswered(&self) -> bool {
+        (self.request.is_some() || self.in_hand) && self.state != State::Finished
+    }
 }
 
 /// The mailbox of one vCPU thread.
@@ -67,7 +77,7 @@ pub struct Mailbox {
 impl Default for Mailbox {
     fn default() -> Self {
         Self {
-            slot: Mutex::new(Slot { request: None, state: State::Created }),
+            slot: Mutex::new(Slot { request: None, in_hand: false, state: State::Created }),
             changed: Condvar::new(),
             pending: AtomicBool::new(false),
         }
@@ -106,10 +116,11 @@ impl Mailbox {
     /// [`NoAnswer`] after `limit`.
     pub fn wait(&self, limit: Duration) -> Result<Reply, NoAnswer> {
         let slot = self.lock();
-        let busy = |slot: &mut Slot| slot.request.is_some() && slot.state != State::Finished;
-        let (slot, timeout) =
-            self.changed.wait_timeout_while(slot, limit, busy).unwrap_or_else(PoisonError::into_inner);
-        if timeout.timed_out() && slot.request.is_some() && slot.state != State::Finished {
+        let (slot, _) = self
+            .changed
+            .wait_timeout_while(slot, limit, |slot| slot.unanswered())
+            .unwrap_or_else(PoisonError::into_inner);
+        if slot.unanswered() {
             return Err(NoAnswer { waited: limit });
         }
         Ok(match (slot.request, slot.state) {
@@ -124,20 +135,22 @@ impl Mailbox {
         self.pending.load(Ordering::SeqCst)
     }
 
-    /// For the thread: the next request, waited for without an end. A thread waits here only while no guest code runs,
-    /// and the handle's owner always sends [`Request::Finish`] last.
+    /// For the thread: takes the next request, waited for without an end. A thread waits here only while no guest code
+    /// runs, and the handle's owner always sends [`Request::Finish`] last.
     pub fn next(&self) -> Request {
         let slot = self.lock();
-        let slot = self.changed.wait_while(slot, |slot| slot.request.is_none()).unwrap_or_else(PoisonError::into_inner);
-        slot.request.unwrap_or(Request::Finish)
+        let mut slot =
+            self.changed.wait_while(slot, |slot| slot.request.is_none()).unwrap_or_else(PoisonError::into_inner);
+        self.pending.store(false, Ordering::SeqCst);
+        slot.in_hand = true;
+        slot.request.take().unwrap_or(Request::Finish)
     }
 
-    /// For the thread: says that the request was carried out and where it is now.
+    /// For the thread: says that the request it took was carried out and where it is now.
     pub fn arrived(&self, state: State) {
         let mut slot = self.lock();
-        slot.request = None;
+        slot.in_hand = false;
         slot.state = state;
-        self.pending.store(false, Ordering::SeqCst);
         self.changed.notify_all();
     }
 
@@ -166,6 +179,22 @@ mod tests {
         assert!(!mailbox.pending());
         assert_eq!(mailbox.wait(LONG), Ok(Reply::Now(State::Running)));
         assert!(mailbox.post(Request::Pause), "a thread in the guest is kicked");
+    }
+
+    #[test]
+    fn a_request_that_comes_while_another_is_carried_out_is_kept() {
+        let mailbox = Mailbox::default();
+        mailbox.post(Request::Run);
+        assert_eq!(mailbox.next(), Request::Run);
+        mailbox.post(Request::Pause);
+        mailbox.arrived(State::Running);
+        assert!(mailbox.pending(), "the pause is not answered by the run");
+        let limit = Duration::from_millis(1);
+        assert_eq!(mailbox.wait(limit), Err(NoAnswer { waited: limit }));
+        assert_eq!(mailbox.next(), Request::Pause);
+        assert_eq!(mailbox.wait(limit), Err(NoAnswer { waited: limit }), "taken is not carried out");
+        mailbox.arrived(State::Paused);
+        assert_eq!(mailbox.wait(LONG), Ok(Reply::Now(State::Paused)));
     }
 
     #[test]

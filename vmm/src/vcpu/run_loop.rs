@@ -3,6 +3,7 @@
 
 use std::io;
 use std::sync::OnceLock;
+use std::sync::atomic::{Ordering, compiler_fence};
 use std::time::Instant;
 
 use super::control::{Mailbox, Request, State};
@@ -104,6 +105,8 @@ impl<H: AccessHandler, K: VcpuHook> RunLoop<'_, H, K> {
         loop {
             // Cleared before looking: a kick after the look sets it again and the next KVM_RUN returns at once.
             self.vcpu.clear_immediate_exit();
+            // The handler runs on this very thread, so it is enough that the compiler keeps the order.
+            compiler_fence(Ordering::SeqCst);
             if self.mailbox.pending() {
                 return None;
             }
