@@ -12,6 +12,7 @@ use super::cpuid;
 use super::exit::{self, Exit};
 use super::stats::{Layout, Stats, StatsError};
 use crate::layout;
+use crate::memory::GuestRam;
 
 /// Where and how the boot processor starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,13 +38,15 @@ pub enum EntryState {
 /// A vCPU. Whoever holds it exclusively may run it; the kernel serialises the rest.
 #[derive(Debug)]
 pub struct Vcpu {
+    // Dropped before `_ram`: an open vCPU keeps the VM, and with it the memory slots, alive in the kernel.
     fd: VcpuFd,
     run_bytes: usize,
+    _ram: Option<GuestRam>,
 }
 
 impl Vcpu {
-    pub(super) fn new(fd: VcpuFd, run_bytes: usize) -> Self {
-        Self { fd, run_bytes }
+    pub(super) fn new(fd: VcpuFd, run_bytes: usize, ram: Option<GuestRam>) -> Self {
+        Self { fd, run_bytes, _ram: ram }
     }
 
     /// Sets what CPUID shows on this vCPU. Before the first run only.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#![expect(unsafe_code, reason = "KVM maps our memory into the guest; the regions outlive the VM by construction")]
+#![expect(unsafe_code, reason = "KVM maps our memory into the guest; whatever keeps the VM alive keeps the memory too")]
 //! One virtual machine: its memory slots, its interrupt controllers, its vCPUs.
 
 use std::io;
@@ -97,8 +97,9 @@ impl Vm {
                 memory_size: region.len(),
                 userspace_addr: region.as_ptr() as u64,
             };
-            // SAFETY: the range is a mapping owned by `ram`, which is stored in `self` below and dropped after `fd`,
-            // so it stays mapped while the kernel uses it. Slots are distinct and the ranges do not overlap.
+            // SAFETY: the range is a mapping owned by `ram`. The kernel uses it until the last descriptor of the VM and
+            // of its vCPUs is closed; `self` and every `Vcpu` made of it hold `ram` and drop it after their descriptor.
+            // Slots are distinct and the ranges do not overlap.
             unsafe { self.fd.set_user_memory_region(slot) }.map_err(|error| VmError::MemorySlot {
                 gpa: slot.guest_phys_addr,
                 bytes: slot.memory_size,
@@ -180,7 +181,7 @@ impl Vm {
     pub fn create_vcpu(&self, apic_id: ApicId) -> Result<Vcpu, VmError> {
         self.fd
             .create_vcpu(u64::from(apic_id.0))
-            .map(|fd| Vcpu::new(fd, self.fd.run_size()))
+            .map(|fd| Vcpu::new(fd, self.fd.run_size(), self.ram.clone()))
             .map_err(|error| VmError::CreateVcpu { apic_id, source: error.into() })
     }
 }
