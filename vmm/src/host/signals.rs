@@ -22,26 +22,26 @@ pub enum StopRequest {
     Immediate,
 }
 
-/// The ending signals, readable.
+/// The ending signals, readable. From here on they end nothing by themselves.
 #[derive(Debug)]
 pub struct EndingSignals(File);
 
 impl EndingSignals {
-    /// Blocks the ending signals for this thread and all it starts, and opens a descriptor that reports them. SIGPIPE
-    /// is ignored from here on: a closed stdout is an error value, not the end.
+    /// Blocks the ending signals for this thread and all it starts, and opens a descriptor that reports them. One that
+    /// the caller of the process had ignored (nohup, a shell's background job) stays ignored. SIGPIPE is ignored from
+    /// here on: a closed stdout is an error value, not the end.
     ///
     /// # Errors
     /// The kernel's own.
     pub fn block() -> io::Result<Self> {
-        let mut set = MaybeUninit::uninit();
-        // SAFETY: sigemptyset initialises the set; sigaddset, pthread_sigmask and signalfd read or change it; a null
-        // old mask is allowed; the descriptor is new and owned by the File from here on.
+        let mut set = empty_set();
+        for signal in ENDING.into_iter().filter(|signal| !is_ignored(*signal)) {
+            // SAFETY: sigaddset changes the set it is given.
+            unsafe { libc::sigaddset(&raw mut set, signal) };
+        }
+        // SAFETY: pthread_sigmask and signalfd read the set; a null old mask is allowed; the descriptor is new and owned
+        // by the File from here on.
         unsafe {
-            libc::sigemptyset(set.as_mut_ptr());
-            let mut set = set.assume_init();
-            for signal in ENDING {
-                libc::sigaddset(&raw mut set, signal);
-            }
             let error = libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
             if error != 0 {
                 return Err(io::Error::from_raw_os_error(error));
@@ -72,8 +72,53 @@ impl EndingSignals {
     }
 }
 
+fn empty_set() -> libc::sigset_t {
+    let mut set = MaybeUninit::uninit();
+    // SAFETY: sigemptyset initialises the set and cannot fail.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        set.assume_init()
+    }
+}
+
+fn is_ignored(signal: libc::c_int) -> bool {
+    let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: sigaction fills the struct when it succeeds, and all zeroes are a value of it.
+    unsafe {
+        libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr());
+        action.assume_init().sa_sigaction == libc::SIG_IGN
+    }
+}
+
 impl AsRawFd for EndingSignals {
     fn as_raw_fd(&self) -> RawFd {
         self.0.as_raw_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn raise(signal: libc::c_int) {
+        // SAFETY: raise sends the signal to the calling thread, which has blocked it.
+        unsafe { libc::raise(signal) };
+    }
+
+    #[test]
+    fn signals_are_told_apart_and_end_nothing_while_they_are_blocked() {
+        let mut signals = EndingSignals::block().unwrap();
+        assert_eq!(signals.take().unwrap(), None);
+        raise(libc::SIGTERM);
+        assert_eq!(signals.take().unwrap(), Some(StopRequest::Graceful));
+        raise(libc::SIGQUIT);
+        assert_eq!(signals.take().unwrap(), Some(StopRequest::Immediate));
+        assert_eq!(signals.take().unwrap(), None, "each is taken once");
+    }
+
+    #[test]
+    fn a_signal_that_the_caller_ignored_is_known() {
+        // Nothing in this process ignores it, and SIGPIPE is ignored by the runtime of every Rust program.
+        assert!(!is_ignored(libc::SIGTERM) && is_ignored(libc::SIGPIPE));
     }
 }
