@@ -150,7 +150,7 @@ fn add_memory(vm: &VmFd, memory: &GuestMemoryMmap) -> Result<(), Ring0Error> {
     unsafe { vm.set_user_memory_region(region) }.map_err(refused("KVM_SET_USER_MEMORY_REGION"))
 }
 
-/// 64-bit mode in ring 0 with flat segments (Intel SDM vol. 3A, section 11.8.5).
+/// 64-bit mode in ring 0 with flat segments (Intel SDM vol. 3A, section 10.8.5).
 fn enter_long_mode(vcpu: &VcpuFd) -> Result<(), Ring0Error> {
     const CR0_PE_PG: u64 = 1 | 1 << 31;
     const CR4_PAE: u64 = 1 << 5;
