@@ -7,6 +7,7 @@ pub mod bpf;
 pub mod facts;
 pub mod limits;
 pub mod memory_use;
+pub mod output;
 pub mod runqueue;
 pub mod signals;
 pub mod sysfs;

@@ -184,9 +184,9 @@ mod tests {
     #[test]
     fn a_request_that_comes_while_another_is_carried_out_is_kept() {
         let mailbox = Mailbox::default();
-        mailbox.post(Request::Run);
+        assert!(!mailbox.post(Request::Run));
         assert_eq!(mailbox.next(), Request::Run);
-        mailbox.post(Request::Pause);
+        assert!(!mailbox.post(Request::Pause), "it is looked for before the guest is entered");
         mailbox.arrived(State::Running);
         assert!(mailbox.pending(), "the pause is not answered by the run");
         let limit = Duration::from_millis(1);

@@ -25,6 +25,9 @@ const STACK_BYTES: usize = 256 * 1024;
 /// long is stuck in the kernel.
 pub const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
+/// How long a thread may take to answer before it is kicked once more.
+const KICK_AGAIN_AFTER: Duration = Duration::from_millis(100);
+
 /// Told when a vCPU comes to its end by itself.
 pub trait EndListener: Send + Sync {
     /// `vcpu` has ended; called on its thread, at most once.
@@ -136,12 +139,21 @@ impl VcpuHandle {
         }
     }
 
-    /// Waits for the answer to what was asked last.
+    /// Waits for the answer to what was asked last, and kicks again now and then: the kick is never lost on a thread
+    /// that goes to `KVM_RUN`, but it may be on one that was about to wait in another system call.
     ///
     /// # Errors
     /// [`NoAnswer`] after `limit`.
     pub fn wait(&self, limit: Duration) -> Result<Reply, NoAnswer> {
-        self.shared.mailbox.wait(limit)
+        let asked = Instant::now();
+        loop {
+            let left = limit.saturating_sub(asked.elapsed());
+            match self.shared.mailbox.wait(left.min(KICK_AGAIN_AFTER)) {
+                Err(_) if left > KICK_AGAIN_AFTER => self.kick(),
+                Err(_) => return Err(NoAnswer { waited: limit }),
+                answer => return answer,
+            }
+        }
     }
 
     fn kick(&self) {

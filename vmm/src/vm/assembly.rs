@@ -21,7 +21,7 @@ use topology::memory_map::{AddressSpace, MemoryMap};
 
 use super::accesses::Buses;
 use super::checkup::{self, CheckupError};
-use super::console::{Console, ConsoleEvents, ConsoleOutput, EventLine};
+use super::console::{Console, ConsoleEvents, ConsoleOutput, EventLine, PacedConsole, Sink};
 use super::end::EndNote;
 use super::observed::{Observer, SharedObserved};
 use super::payload::{self, PayloadError};
@@ -183,11 +183,13 @@ impl Loaded {
         let events = Arc::new(ConsoleEvents::new(Arc::clone(&end)).map_err(AssemblyError::EventDescriptor)?);
         let output = ConsoleOutput::open(&machine.serial, Observer::new(observed))
             .map_err(|source| AssemblyError::Console { target: machine.serial.to_string(), source })?;
+        let sink = output.sink();
         let console = Arc::new(Console::new(line(&vm, layout::SERIAL_GSI)?, output, Arc::clone(&events)));
         let power = Arc::new(AcpiPm::new(Arc::clone(&end), line(&vm, layout::EVENT_GSI)?));
-        let ports = claim_ports(&end, &console, &power)?;
+        let paced = PacedConsole::new(Arc::clone(&console), sink.clone());
+        let ports = claim_ports(&end, Arc::new(paced), &power)?;
         let buses = Arc::new(Buses { ports: ports.build(), memory: BusBuilder::new().build() });
-        let parts = Parts { buses, console, events, power, end };
+        let parts = Parts { buses, console, sink, events, power, end };
         Ok(WithDevices { machine, host_cpuid, vm, ram, pause, entry, parts })
     }
 }
@@ -203,14 +205,14 @@ fn line(vm: &Vm, gsi: u32) -> Result<EventLine, AssemblyError> {
 
 fn claim_ports(
     end: &Arc<EndNote>,
-    console: &Arc<Console>,
+    console: Arc<dyn Device>,
     power: &Arc<PowerRegisters>,
 ) -> Result<BusBuilder, BusError> {
     let keyboard = Arc::new(I8042::new(Arc::clone(end)));
     let panic = Arc::new(PvPanic::new(Arc::clone(end)));
     let port = |port: u16| u64::from(port);
     BusBuilder::new()
-        .claim("serial port", port(layout::SERIAL_PORT), serial::REGISTERS, Arc::clone(console) as Arc<dyn Device>)?
+        .claim("serial port", port(layout::SERIAL_PORT), serial::REGISTERS, console)?
         .claim_window(
             "keyboard data",
             port(layout::I8042_DATA_PORT),
@@ -247,6 +249,8 @@ pub struct Parts {
     pub buses: Arc<Buses>,
     /// The serial port.
     pub console: Arc<Console>,
+    /// What its output goes to; none if that is lost.
+    pub sink: Option<Arc<Sink>>,
     /// What it tells the event loop.
     pub events: Arc<ConsoleEvents>,
     /// Power registers and button.

@@ -2,19 +2,23 @@
 //! The guest's serial port towards the host: where its output goes, what is learnt from it on the way, and what it has
 //! to tell the event loop.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
+use devices::bus::{Device, Width};
 use devices::interrupt::Interrupt;
-use devices::serial::{Serial, SerialEvents};
+use devices::serial::{self, Serial, SerialEvents};
 use vmm_sys_util::eventfd::{EFD_CLOEXEC, EFD_NONBLOCK, EventFd};
 
 use super::end::{EndNote, Outcome};
 use super::observed::Observer;
 use crate::config::SerialConfig;
+use crate::host::output::{self, ATOMIC_BYTES, Waited};
 
 /// The machine's serial port.
 pub type Console = Serial<EventLine, ConsoleOutput, Arc<ConsoleEvents>>;
@@ -39,10 +43,103 @@ impl Interrupt for EventLine {
     }
 }
 
+/// How long a wait for the output lasts before it is looked whether there is still a reason to wait.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(100);
+
+/// What the console writes to. Never waited for in a write, for the writer holds the port's lock and the event loop
+/// needs it too; who sends too fast waits in [`Sink::keep_pace`].
+#[derive(Debug)]
+pub struct Sink {
+    file: File,
+    behind: AtomicBool,
+    hurry: AtomicBool,
+}
+
+impl Sink {
+    /// A sink that writes to `file`.
+    #[must_use]
+    pub fn new(file: File) -> Self {
+        Self { file, behind: AtomicBool::new(false), hurry: AtomicBool::new(false) }
+    }
+
+    /// From now on nobody waits: the operator wants the run to end, and what is not taken at once is lost.
+    pub fn hurry(&self) {
+        self.hurry.store(true, Ordering::Release);
+    }
+
+    /// Whether [`Sink::hurry`] was called.
+    #[must_use]
+    pub fn is_hurried(&self) -> bool {
+        self.hurry.load(Ordering::Acquire)
+    }
+
+    /// Waits while it is behind. A signal, as a kick is one, and [`Sink::hurry`] end the wait.
+    pub fn keep_pace(&self) {
+        while self.behind.load(Ordering::Acquire) && !self.is_hurried() {
+            if self.await_room() == Waited::Interrupted {
+                return;
+            }
+        }
+    }
+
+    /// Waits until it takes output again, and not for long.
+    pub fn await_room(&self) -> Waited {
+        let waited = output::wait(self.file.as_fd(), LOOK_AGAIN_AFTER);
+        if waited == Waited::Takes {
+            self.behind.store(false, Ordering::Release);
+        }
+        waited
+    }
+
+    fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+        if output::wait(self.file.as_fd(), Duration::ZERO) != Waited::Takes {
+            self.behind.store(true, Ordering::Release);
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        (&self.file).write(&bytes[..bytes.len().min(ATOMIC_BYTES)])
+    }
+}
+
+/// The serial port as the vCPUs reach it: one that sends more than the output takes waits, and holds no lock.
+pub struct PacedConsole {
+    console: Arc<Console>,
+    sink: Option<Arc<Sink>>,
+}
+
+impl PacedConsole {
+    /// The port, with what its output goes to.
+    #[must_use]
+    pub fn new(console: Arc<Console>, sink: Option<Arc<Sink>>) -> Self {
+        Self { console, sink }
+    }
+
+    fn keep_pace(&self, offset: u64) {
+        if let Some(sink) = self.sink.as_ref().filter(|_| offset == serial::RBR_THR) {
+            sink.keep_pace();
+        }
+    }
+}
+
+impl Device for PacedConsole {
+    fn read(&self, offset: u64, data: &mut [u8]) {
+        Device::read(&*self.console, offset, data);
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) {
+        self.keep_pace(offset);
+        Device::write(&*self.console, offset, data);
+    }
+
+    fn write_string(&self, offset: u64, width: Width, data: &[u8]) {
+        self.keep_pace(offset);
+        Device::write_string(&*self.console, offset, width, data);
+    }
+}
+
 /// Where the guest's output goes.
 #[derive(Debug)]
 pub struct ConsoleOutput {
-    file: Option<File>,
+    sink: Option<Arc<Sink>>,
     observer: Observer,
 }
 
@@ -51,21 +148,31 @@ impl ConsoleOutput {
     /// port hands over whole lines.
     ///
     /// # Errors
-    /// The kernel's own.
+    /// The kernel's own; `ENXIO` for a pipe that nobody reads.
     pub fn open(serial: &SerialConfig, observer: Observer) -> io::Result<Self> {
         let file = match serial {
             SerialConfig::Stdio => Some(File::from(io::stdout().as_fd().try_clone_to_owned()?)),
-            SerialConfig::File(path) => Some(File::create(path)?),
+            // Without waiting: opening a named pipe would wait for a reader, and no signal would end that.
+            SerialConfig::File(path) => {
+                let mut options = OpenOptions::new();
+                Some(options.write(true).create(true).truncate(true).custom_flags(libc::O_NONBLOCK).open(path)?)
+            }
             SerialConfig::None => None,
         };
-        Ok(Self { file, observer })
+        Ok(Self { sink: file.map(|file| Arc::new(Sink::new(file))), observer })
+    }
+
+    /// What it writes to, for those who wait for it; none if the output is lost.
+    #[must_use]
+    pub fn sink(&self) -> Option<Arc<Sink>> {
+        self.sink.clone()
     }
 }
 
 impl Write for ConsoleOutput {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = match &mut self.file {
-            Some(file) => file.write(bytes)?,
+        let written = match &self.sink {
+            Some(sink) => sink.write(bytes)?,
             None => bytes.len(),
         };
         self.observer.bytes(&bytes[..written]);
@@ -133,5 +240,48 @@ impl SerialEvents for ConsoleEvents {
 
     fn input_room(&self) {
         self.tell(&self.room);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::os::fd::OwnedFd;
+    use std::thread;
+
+    use super::*;
+    use crate::vm::observed::SharedObserved;
+
+    #[test]
+    fn a_reader_that_stands_still_holds_up_the_sender_and_nobody_else() {
+        let (mut reader, writer) = io::pipe().expect("a pipe");
+        let sink = Arc::new(Sink::new(File::from(OwnedFd::from(writer))));
+        let observer = Observer::new(SharedObserved::default());
+        let mut output = ConsoleOutput { sink: Some(Arc::clone(&sink)), observer };
+        let mut sent = 0;
+        let full = loop {
+            match output.write(&[b'x'; 10_000]) {
+                Ok(bytes) => sent += bytes,
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(full.kind(), io::ErrorKind::WouldBlock);
+        let waiting = thread::spawn({
+            let sink = Arc::clone(&sink);
+            move || sink.keep_pace()
+        });
+        reader.read_exact(&mut vec![0; sent]).expect("what was sent");
+        waiting.join().expect("the wait ends when the reader goes on");
+        assert!(!sink.behind.load(Ordering::Acquire));
+    }
+
+    #[test]
+    fn a_hurry_ends_the_wait_for_a_reader_that_never_comes_back() {
+        let (_reader, writer) = io::pipe().expect("a pipe");
+        let sink = Sink::new(File::from(OwnedFd::from(writer)));
+        while sink.write(&[0; ATOMIC_BYTES]).is_ok() {}
+        sink.hurry();
+        sink.keep_pace();
+        assert!(sink.behind.load(Ordering::Acquire), "the reader is where it was");
     }
 }

@@ -32,7 +32,7 @@ const POWER_OFF_LIMIT: Duration = Duration::from_secs(10);
 #[derive(Debug, thiserror::Error)]
 pub enum EventLoopError {
     /// epoll.
-    #[error("waiting for events failed: {0:?}")]
+    #[error("waiting for events failed: {0}; the host is out of memory or of epoll watches")]
     Wait(event_manager::Error),
     /// The terminal.
     #[error("the terminal on stdin cannot be made raw: {0}; use --serial file=PATH or none, or redirect stdin")]
@@ -64,7 +64,7 @@ fn due(deadline: &Cell<Option<Instant>>, now: Instant) -> bool {
 }
 
 /// Serves a running machine until its end is noted.
-pub(super) fn serve(machine: &Assembled, signals: EndingSignals) -> Result<Outcome, EventLoopError> {
+pub(super) fn serve(machine: &Assembled, signals: &mut EndingSignals) -> Result<Outcome, EventLoopError> {
     let parts = &machine.parts;
     let deadlines = Rc::new(Deadlines::default());
     let mut manager: EventManager<Box<dyn MutEventSubscriber + '_>> =
@@ -78,14 +78,12 @@ pub(super) fn serve(machine: &Assembled, signals: EndingSignals) -> Result<Outco
         Some(_) => RawTerminal::enter().map_err(EventLoopError::Terminal)?,
         None => None,
     };
-    manager.add_subscriber(Box::new(EndWatch(&parts.end)));
-    manager.add_subscriber(Box::new(ConsoleWatch {
-        console: &parts.console,
-        events: &parts.events,
-        deadlines: Rc::clone(&deadlines),
-        input,
-    }));
-    manager.add_subscriber(Box::new(Operator { machine, signals, deadlines: Rc::clone(&deadlines) }));
+    watch(&mut manager, Box::new(EndWatch(&parts.end)), parts.end.event())?;
+    let console =
+        ConsoleWatch { console: &parts.console, events: &parts.events, deadlines: Rc::clone(&deadlines), input };
+    watch(&mut manager, Box::new(console), parts.events.event())?;
+    let descriptor = signals.as_raw_fd();
+    watch(&mut manager, Box::new(Operator { machine, signals, deadlines: Rc::clone(&deadlines) }), &descriptor)?;
     loop {
         if let Some(outcome) = parts.end.take() {
             return Ok(outcome);
@@ -99,6 +97,18 @@ pub(super) fn serve(machine: &Assembled, signals: EndingSignals) -> Result<Outco
             parts.end.note(Outcome::Stopped(StopCause::Deadline));
         }
     }
+}
+
+/// Adds a subscriber and the descriptor that it is told of. A descriptor that is not watched could leave the loop waiting
+/// without an end, so that is an error.
+fn watch<'a>(
+    manager: &mut EventManager<Box<dyn MutEventSubscriber + 'a>>,
+    subscriber: Box<dyn MutEventSubscriber + 'a>,
+    descriptor: &impl AsRawFd,
+) -> Result<(), EventLoopError> {
+    let id = manager.add_subscriber(subscriber);
+    let mut ops = manager.event_ops(id).map_err(EventLoopError::Wait)?;
+    ops.add(Events::new(descriptor, EventSet::IN)).map_err(EventLoopError::Wait)
 }
 
 fn wait(
@@ -121,9 +131,7 @@ fn wait(
 struct EndWatch<'a>(&'a Arc<EndNote>);
 
 impl MutEventSubscriber for EndWatch<'_> {
-    fn init(&mut self, ops: &mut EventOps) {
-        add(ops, Events::new(self.0.event(), EventSet::IN));
-    }
+    fn init(&mut self, _: &mut EventOps) {}
 
     fn process(&mut self, _: Events, _: &mut EventOps) {
         // Only to be heard of; the loop looks at the note itself.
@@ -141,7 +149,6 @@ struct ConsoleWatch<'a> {
 
 impl MutEventSubscriber for ConsoleWatch<'_> {
     fn init(&mut self, ops: &mut EventOps) {
-        add(ops, Events::new(self.events.event(), EventSet::IN));
         if let Some(input) = &mut self.input {
             input.begin(self.console, ops);
         }
@@ -166,14 +173,12 @@ impl MutEventSubscriber for ConsoleWatch<'_> {
 /// Signals and what they ask for.
 struct Operator<'a> {
     machine: &'a Assembled,
-    signals: EndingSignals,
+    signals: &'a mut EndingSignals,
     deadlines: Rc<Deadlines>,
 }
 
 impl MutEventSubscriber for Operator<'_> {
-    fn init(&mut self, ops: &mut EventOps) {
-        add(ops, Events::new(&self.signals, EventSet::IN));
-    }
+    fn init(&mut self, _: &mut EventOps) {}
 
     fn process(&mut self, _: Events, _: &mut EventOps) {
         match self.signals.take() {
@@ -201,10 +206,4 @@ impl Operator<'_> {
             self.deadlines.power_off.set(Some(Instant::now() + POWER_OFF_LIMIT));
         }
     }
-}
-
-fn add(ops: &mut EventOps, events: Events) {
-    // A descriptor of our own, added once: refused only when the kernel has no memory left, and then the deadlines
-    // still end every wait.
-    let _ = ops.add(events);
 }

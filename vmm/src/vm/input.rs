@@ -48,13 +48,22 @@ impl<'a> Input<'a> {
     pub(super) fn stdin(end: &'a Arc<EndNote>) -> io::Result<Self> {
         let file = File::from(io::stdin().as_fd().try_clone_to_owned()?);
         let keys = terminal::stdin_is_terminal().then(EscapeKeys::default);
-        Ok(Self { file, keys, rest: Vec::new(), source: Source::Watched, end })
+        Ok(Self::new(file, keys, end))
+    }
+
+    fn new(file: File, keys: Option<EscapeKeys>, end: &'a Arc<EndNote>) -> Self {
+        Self { file, keys, rest: Vec::new(), source: Source::Watched, end }
     }
 
     /// Starts watching.
     pub(super) fn begin(&mut self, console: &Console, ops: &mut EventOps) {
-        if ops.add(Events::new(&self.file, EventSet::IN)).is_err() {
-            self.source = Source::AlwaysReady;
+        self.source = match ops.add(Events::new(&self.file, EventSet::IN)) {
+            Ok(()) => Source::Watched,
+            Err(event_manager::Error::Epoll(error)) if error.errno() == libc::EPERM => Source::AlwaysReady,
+            // No memory for a watch: a guest without a keyboard is better than a read that blocks the event loop.
+            Err(_) => Source::Ended,
+        };
+        if self.source == Source::AlwaysReady {
             self.pump(console, ops);
         }
     }
@@ -128,11 +137,78 @@ impl<'a> Input<'a> {
     }
 
     fn set_watched(&mut self, ops: &mut EventOps, watched: bool) {
-        let (source, interest) =
-            if watched { (Source::Watched, EventSet::IN) } else { (Source::Waiting, EventSet::empty()) };
-        if matches!(self.source, Source::Watched | Source::Waiting) && self.source != source {
-            let _ = ops.modify(Events::new(&self.file, interest));
-            self.source = source;
+        // Taken out, not left in without an interest: epoll tells of a writer that has gone all the same, and would go
+        // on telling for as long as the port is full.
+        self.source = match (self.source, watched) {
+            (Source::Watched, false) => {
+                let _ = ops.remove(Events::new(&self.file, EventSet::IN));
+                Source::Waiting
+            }
+            (Source::Waiting, true) => match ops.add(Events::new(&self.file, EventSet::IN)) {
+                Ok(()) => Source::Watched,
+                Err(_) => Source::Ended,
+            },
+            (unchanged, _) => unchanged,
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::os::fd::{AsRawFd, OwnedFd};
+
+    use devices::bus::Device;
+    use devices::serial::RBR_THR;
+    use event_manager::{EventManager, MutEventSubscriber, SubscriberOps};
+
+    use super::*;
+    use crate::config::SerialConfig;
+    use crate::vm::console::{ConsoleEvents, ConsoleOutput, EventLine};
+    use crate::vm::observed::{Observer, SharedObserved};
+
+    struct Feeder<'a> {
+        console: &'a Console,
+        events: &'a ConsoleEvents,
+        input: Input<'a>,
+    }
+
+    impl MutEventSubscriber for Feeder<'_> {
+        fn init(&mut self, ops: &mut EventOps) {
+            ops.add(Events::new(self.events.event(), EventSet::IN)).unwrap();
+            self.input.begin(self.console, ops);
         }
+
+        fn process(&mut self, events: Events, ops: &mut EventOps) {
+            if events.fd() == self.events.event().as_raw_fd() {
+                self.events.event().read().unwrap();
+                assert!(self.events.take_room());
+            }
+            self.input.pump(self.console, ops);
+        }
+    }
+
+    #[test]
+    fn a_writer_that_has_gone_does_not_keep_the_loop_busy_while_the_port_is_full() {
+        let sent: Vec<u8> = (0..200).collect();
+        let (reader, mut writer) = io::pipe().unwrap();
+        writer.write_all(&sent).unwrap();
+        drop(writer);
+        let end = Arc::new(EndNote::new().unwrap());
+        let events = Arc::new(ConsoleEvents::new(Arc::clone(&end)).unwrap());
+        let output = ConsoleOutput::open(&SerialConfig::None, Observer::new(SharedObserved::default())).unwrap();
+        let console = Console::new(EventLine::new().unwrap(), output, Arc::clone(&events));
+        let input = Input::new(File::from(OwnedFd::from(reader)), None, &end);
+        let mut manager = EventManager::new().unwrap();
+        manager.add_subscriber(Feeder { console: &console, events: &events, input });
+        let mut received = Vec::new();
+        while received.len() < sent.len() {
+            let rounds = (0..10).take_while(|_| manager.run_with_timeout(0).unwrap() > 0).count();
+            assert!(rounds < 10, "the loop is still busy with {} bytes received", received.len());
+            let mut byte = [0];
+            Device::read(&console, RBR_THR, &mut byte);
+            received.extend(byte);
+        }
+        assert_eq!(received, sent);
     }
 }

@@ -3,9 +3,10 @@
 
 use std::time::Instant;
 
+use devices::serial::Flushed;
 use topology::id::VcpuIndex;
 
-use super::assembly::Assembled;
+use super::assembly::{Assembled, Parts};
 use super::end::Outcome;
 use super::event_loop::{self, EventLoopError};
 use crate::host::signals::EndingSignals;
@@ -89,9 +90,12 @@ impl Running {
     ///
     /// # Errors
     /// [`EventLoopError`]: the host refused something that the loop needs; the machine is stopped all the same.
-    pub fn wait(self, signals: EndingSignals) -> Result<Finished, EventLoopError> {
-        let outcome = event_loop::serve(&self.machine, signals)?;
+    pub fn wait(self, mut signals: EndingSignals) -> Result<Finished, EventLoopError> {
+        let outcome = event_loop::serve(&self.machine, &mut signals)?;
         let ended_at = Instant::now();
+        if let (Outcome::Stopped(_), Some(sink)) = (&outcome, &self.machine.parts.sink) {
+            sink.hurry();
+        }
         for vcpu in self.vcpus() {
             vcpu.ask(Request::Finish);
         }
@@ -99,9 +103,20 @@ impl Running {
             // A thread without an answer is dealt with when its handle is dropped.
             let _ = vcpu.wait(ANSWER_LIMIT);
         }
-        // What the guest sent before its end is still to be seen.
-        let _ = self.machine.parts.console.flush();
+        drain(&self.machine.parts, &mut signals);
         Ok(Finished { machine: self.machine, outcome, ended_at })
+    }
+}
+
+/// What the guest sent before its end is still to be seen, for as long as its reader takes and no signal comes.
+fn drain(parts: &Parts, signals: &mut EndingSignals) {
+    while parts.console.flush() == Flushed::Waiting && matches!(signals.take(), Ok(None)) {
+        match &parts.sink {
+            Some(sink) if !sink.is_hurried() => {
+                sink.await_room();
+            }
+            Some(_) | None => return,
+        }
     }
 }
 
