@@ -3,6 +3,7 @@
 //!
 //! Flags and files become a [`config::Machine`]; a run becomes a [`report::Report`].
 
+pub mod bench;
 pub mod boot;
 pub mod command;
 pub mod config;

@@ -14,6 +14,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Instant;
 
+use crate::bench::{self, BenchError};
 use crate::config::cli::{self, CliError, Invocation, Placement};
 use crate::config::{self, ConfigError, MachineConfig, PrintError};
 use crate::inspect::HostInspection;
@@ -45,6 +46,9 @@ pub enum CommandError {
     /// The run.
     #[error(transparent)]
     Run(#[from] RunError),
+    /// A measurement.
+    #[error(transparent)]
+    Bench(#[from] BenchError),
     /// A decision log that cannot be replayed.
     #[error(transparent)]
     Replay(#[from] ReplayError),
@@ -67,6 +71,7 @@ impl CommandError {
             | Self::OwnPath(_)
             | Self::Output(_)
             | Self::Run(_)
+            | Self::Bench(_)
             | Self::Replay(_)
             | Self::Topology(_)
             | Self::Placement(_) => ExitStatus::MonitorError,
@@ -97,6 +102,7 @@ pub fn execute(args: impl IntoIterator<Item = OsString>, started: Instant) -> Re
             print_config.map_or(Ok(ExitStatus::PoweredOff), |format| print(&config, format))?
         }
         Invocation::Host { json } => host(json)?,
+        Invocation::BenchPause(plan) => output(&bench::pause(&plan)?)?,
         Invocation::Replay { log } => replay::run(&log)?,
         Invocation::Placement(Placement::Explain { config, fixture, format }) => {
             output(&placement::explain(&config.topology()?, fixture.as_deref(), format)?)?

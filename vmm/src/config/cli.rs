@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use super::{FileError, FileFormat, MachineConfig, file};
+use crate::bench::BenchPlan;
 
 /// What the user wants done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +29,8 @@ pub enum Invocation {
         /// As JSON instead of text.
         json: bool,
     },
+    /// Compare ways to handle pause loops.
+    BenchPause(BenchPlan),
     /// Make the decisions of a log again and compare.
     Replay {
         /// A file written with `--decision-log`.
@@ -148,6 +151,11 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Measure, in paired runs of this same program
+    Bench {
+        #[command(subcommand)]
+        what: Bench,
+    },
     /// Make the decisions of a log again; status 1 if one comes out differently
     Replay {
         /// A file written with --decision-log
@@ -200,6 +208,34 @@ impl PlacementQuestion {
     }
 }
 
+#[derive(Subcommand)]
+enum Bench {
+    /// Pause loops under no handling, fixed mechanisms and the policy: a table, and whether the goals are met
+    Pause {
+        /// How long each run works
+        #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
+        seconds: f64,
+        /// Runs of each arm of each cell
+        #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+        runs: u32,
+        /// Only the cells whose name contains this, as in "ring 8/1"
+        #[arg(long, value_name = "TEXT")]
+        only: Option<String>,
+        /// Write all numbers as JSON
+        #[arg(long, value_name = "FILE")]
+        json: Option<PathBuf>,
+    },
+}
+
+impl Bench {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to the probe's own limits")]
+    fn into_plan(self) -> BenchPlan {
+        let Self::Pause { seconds, runs, only, json } = self;
+        let milliseconds = (seconds * 1000.0).clamp(10.0, 300_000.0) as u32;
+        BenchPlan { milliseconds, runs, only, json, cpus: Vec::new() }
+    }
+}
+
 impl MachineArgs {
     fn into_config(self) -> Result<Box<MachineConfig>, FileError> {
         let below = self.config.as_deref().map_or_else(|| Ok(MachineConfig::default()), file::read)?;
@@ -223,6 +259,7 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Invocation, Cli
     Ok(match command {
         None => Invocation::Run { config: machine.into_config()?, check, print_config },
         Some(Command::Host { json }) => Invocation::Host { json },
+        Some(Command::Bench { what }) => Invocation::BenchPause(what.into_plan()),
         Some(Command::Replay { log }) => Invocation::Replay { log },
         Some(Command::Topology { machine, format }) => Invocation::Topology { config: machine.into_config()?, format },
         Some(Command::Placement { question }) => Invocation::Placement(question.into_placement()?),
@@ -247,7 +284,10 @@ mod tests {
         match read(line).expect("well-formed") {
             Invocation::Run { config, .. } | Invocation::Topology { config, .. } => *config,
             Invocation::Placement(Placement::Explain { config, .. }) => *config,
-            Invocation::Host { .. } | Invocation::Replay { .. } | Invocation::Lab { .. } => MachineConfig::default(),
+            Invocation::Host { .. }
+            | Invocation::BenchPause(_)
+            | Invocation::Replay { .. }
+            | Invocation::Lab { .. } => MachineConfig::default(),
         }
     }
 

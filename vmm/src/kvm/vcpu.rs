@@ -113,6 +113,12 @@ impl Vcpu {
         self.fd.set_kvm_immediate_exit(0);
     }
 
+    /// The guest-physical address behind a linear one, through the guest's own page tables; `None` if it is not mapped.
+    #[must_use]
+    pub fn translate(&self, linear: u64) -> Option<u64> {
+        self.fd.translate_gva(linear).ok().filter(|found| found.valid != 0).map(|found| found.physical_address)
+    }
+
     /// From now on every exit leaves the general registers where [`Vcpu::shared_rcx`] finds them without a call into the
     /// kernel (Documentation/virt/kvm/api.rst, `KVM_CAP_SYNC_REGS`).
     pub fn share_registers(&mut self) {

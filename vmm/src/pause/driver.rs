@@ -59,6 +59,7 @@ pub struct Driver {
     core: Mutex<Core>,
     parked: AtomicUsize,
     runqueues: Arc<dyn RunqueueView>,
+    unseen: Mutex<Option<String>>,
 }
 
 /// What the mutex guards.
@@ -116,6 +117,7 @@ impl Driver {
             core: Mutex::new(Core { view, state: PauseState::new(vcpus), book: Book::new(vcpus), log }),
             parked: AtomicUsize::new(0),
             runqueues: parts.runqueues,
+            unseen: Mutex::new(None),
         })
     }
 
@@ -151,6 +153,28 @@ impl Driver {
         let state = if runs { VcpuState::Unknown } else { VcpuState::Stopped };
         core.book.put(vcpu, cpu.filter(|_| runs));
         core.view.set(vcpu, VcpuView { state, cpu, ..VcpuView::default() });
+    }
+
+    /// The PAUSE exits of a vCPU cannot be seen; the first reason is kept for the summary.
+    pub(super) fn note_unseen(&self, vcpu: VcpuIndex, error: &io::Error) {
+        let mut unseen = self.unseen.lock().unwrap_or_else(PoisonError::into_inner);
+        unseen.get_or_insert_with(|| format!("vCPU {vcpu}: {error}"));
+    }
+
+    /// Why the PAUSE exits of a vCPU could not be seen, if that happened.
+    #[must_use]
+    pub fn unseen(&self) -> Option<String> {
+        self.unseen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether a vCPU is known to sleep, so that it is not to be kicked for a look.
+    pub(super) fn sleeps(&self, seat: &Seat) -> bool {
+        let position = self.seats.iter().position(|one| std::ptr::eq(one, seat));
+        let mut seen = [ThreadSeen::default()];
+        position.is_none_or(|position| {
+            self.runqueues.look(&[position], &mut seen);
+            seen[0].runnable == Some(false)
+        })
     }
 
     /// Decides what the thread of `source` does about its report. What concerns other threads, and the arming of the
@@ -227,7 +251,10 @@ impl Driver {
             VcpuView { state: VcpuState::Running, spinning: true, cpu: report.cpu, runqueue, ..VcpuView::default() },
         );
         for (vcpu, seen) in looks {
-            core.take_look(*vcpu, *seen);
+            // Whoever is held wants a CPU, though its thread sleeps.
+            let held = self.seat(*vcpu).held.load(Ordering::Relaxed);
+            let seen = if held { ThreadSeen { runnable: Some(true), on_cpu: Some(false), ..*seen } } else { *seen };
+            core.take_look(*vcpu, seen);
         }
         match owner {
             Some(owner) if owner != source => core.refresh(owner, Some(false)),

@@ -14,13 +14,17 @@ pub mod clock;
 mod deed;
 pub mod driver;
 pub mod effective;
+mod helper;
+pub mod inject;
 mod log;
 pub mod park;
 pub mod port;
 pub mod runqueue;
+pub mod sampler;
 pub mod seat;
 pub mod setup;
 pub mod thread;
+pub mod tracepoint;
 pub mod yielding;
 
 pub use log::{ReplayError, replay_file};

@@ -41,6 +41,12 @@ pub struct Seat {
     pub heard_ns: AtomicU64,
     /// Until when it is to be held off its CPU; 0 for no hold.
     pub hold_until_ns: AtomicU64,
+    /// It is being held off its CPU.
+    pub held: AtomicBool,
+    /// The sampler wants it to look at what it executes.
+    pub look_due: AtomicBool,
+    /// PAUSE exits that the kernel counted, known when the thread has ended.
+    pub pause_exits: Count,
     /// Its thread id; 0 before the thread runs and after it has ended.
     pub tid: AtomicI32,
     /// Times it entered the guest.

@@ -12,14 +12,18 @@ use topology::id::{HostCpu, VcpuIndex};
 
 use super::driver::{Driver, DriverParts};
 use super::effective::{Effective, Grant};
+use super::helper::Helper;
+use super::inject::Schedule;
 use super::port;
 use super::runqueue::{ProcView, RunqueueView};
 use super::thread::{Kit, VcpuPause};
+use super::tracepoint::Tracepoint;
 use super::yielding::{self, YieldProbe};
-use crate::config::{Machine, MechanismChoice, PauseMode, PausePlan, PlacementConfig, SourceChoice};
+use crate::config::{InjectionConfig, Machine, MechanismChoice, PauseMode, PausePlan, PlacementConfig, SourceChoice};
 use crate::host::{affinity, facts};
 use crate::kvm::system::System;
 use crate::kvm::vm::Vm;
+use crate::memory::GuestRam;
 use crate::report::KvmKind;
 
 /// The pause handling of a machine cannot be set up.
@@ -43,6 +47,17 @@ pub enum PauseError {
         /// What the process may use.
         allowed: String,
     },
+    /// A helper thread.
+    #[error("a thread beside the vCPUs cannot be started: {0}; raise the limit on processes (ulimit -u, pids cgroup)")]
+    Helper(#[source] io::Error),
+    /// A source that was asked for by name and is not there.
+    #[error("--pause-source {name}: {why}")]
+    Source {
+        /// The source.
+        name: String,
+        /// Why not, and what to do.
+        why: String,
+    },
     /// A mechanism that was asked for by name and is not there.
     #[error("--pause-mechanism {name}: {why}")]
     Mechanism {
@@ -59,6 +74,9 @@ pub struct PauseSetup {
     kit: Kit,
     spins: u32,
     effective: Effective,
+    injection: Option<InjectionConfig>,
+    sampler_window_ns: Option<u64>,
+    helpers: Vec<Helper>,
 }
 
 impl PauseSetup {
@@ -67,7 +85,7 @@ impl PauseSetup {
     ///
     /// # Errors
     /// [`PauseError`].
-    pub fn prepare(machine: &Machine, system: &System, vm: &Vm) -> Result<Self, PauseError> {
+    pub fn prepare(machine: &Machine, system: &System, vm: &Vm, ram: &GuestRam) -> Result<Self, PauseError> {
         let plan = &machine.pause;
         let pin = pinning(machine.placement.as_ref())?;
         let probe = (plan.mode == PauseMode::Act).then(yielding::probe);
@@ -77,12 +95,19 @@ impl PauseSetup {
             return Err(PauseError::Mechanism { name: refused.name.clone(), why: refused.why.clone() });
         }
         let served = port_served(plan);
+        let (tracepoint, sources) = grant_sources(plan, vm);
+        if let Some(refused) =
+            sources.iter().find(|one| one.name == plan.source.to_string() && one.asked && !one.granted)
+        {
+            return Err(PauseError::Source { name: refused.name.clone(), why: refused.why.clone() });
+        }
         let counted = served && system.capability(Cap::SyncRegs) & kvm_bindings::KVM_SYNC_X86_REGS != 0;
         let threads = Arc::new(ProcView::new(machine.topology.vcpu_count() as usize));
         let runqueues: Arc<dyn RunqueueView> = Arc::clone(&threads) as _;
+        let samples = plan.source == SourceChoice::Sampler && decides(plan.mode);
         let effective = Effective {
             mode: plan.mode.to_string(),
-            sources: grant_sources(plan, vm),
+            sources,
             mechanisms,
             views: vec![Grant::yes(runqueues.name(), runqueues.limits())],
             parameters: parameters(plan),
@@ -102,7 +127,38 @@ impl PauseSetup {
         })?;
         // In range: checked with the parameters.
         let spins = u32::try_from(plan.sources.port_spins).unwrap_or(u32::MAX);
-        Ok(Self { driver: Arc::new(driver), kit: Kit { port: served, counted, pin, threads }, spins, effective })
+        let ram = samples.then(|| ram.clone());
+        Ok(Self {
+            driver: Arc::new(driver),
+            kit: Kit { port: served, counted, tracepoint, ram, pin, threads },
+            spins,
+            effective,
+            injection: plan.injection.clone(),
+            sampler_window_ns: samples.then_some(plan.sources.sampler_window_ns),
+            helpers: Vec::new(),
+        })
+    }
+
+    /// Starts what runs beside the vCPUs: the injector, the sampler. Once, when the vCPU threads are there.
+    ///
+    /// # Errors
+    /// [`PauseError::Helper`].
+    pub fn start(&mut self) -> Result<(), PauseError> {
+        let vcpus = u32::try_from(self.driver.seats().len()).unwrap_or(u32::MAX);
+        let driver = || Arc::clone(&self.driver);
+        let injector = self
+            .injection
+            .as_ref()
+            .map(|injection| Helper::injector(driver(), Schedule::new(injection, vcpus), injection.hold_ns));
+        let sampler = self.sampler_window_ns.map(|window_ns| Helper::sampler(driver(), window_ns));
+        let started = injector.into_iter().chain(sampler).collect::<io::Result<Vec<_>>>();
+        self.helpers = started.map_err(PauseError::Helper)?;
+        Ok(())
+    }
+
+    /// Ends what [`PauseSetup::start`] started.
+    pub fn stop(&mut self) {
+        self.helpers.clear();
     }
 
     /// Adds to a vCPU's CPUID what its guest is to find.
@@ -155,27 +211,58 @@ fn port_served(plan: &PausePlan) -> bool {
         && matches!(plan.source, SourceChoice::Auto | SourceChoice::Port)
 }
 
-fn grant_sources(plan: &PausePlan, vm: &Vm) -> Vec<Grant> {
-    let port = match plan.mode {
-        PauseMode::Off | PauseMode::Kernel => {
-            Grant::unasked("port", format!("not announced with --pause {}", plan.mode))
+/// Whether the mode looks at events at all.
+fn decides(mode: PauseMode) -> bool {
+    matches!(mode, PauseMode::Observe | PauseMode::Act)
+}
+
+/// The sources that are used, and the tracepoint if it is one of them.
+fn grant_sources(plan: &PausePlan, vm: &Vm) -> (Option<Tracepoint>, Vec<Grant>) {
+    let unasked = |name: &str| Grant::unasked(name, format!("--pause {} --pause-source {}", plan.mode, plan.source));
+    let mut sources =
+        vec![if port_served(plan) { Grant::yes("port", "announced to the guest by CPUID") } else { unasked("port") }];
+    let traced = plan.mode == PauseMode::Kernel
+        || decides(plan.mode) && matches!(plan.source, SourceChoice::Auto | SourceChoice::Tracepoint);
+    // KVM alone is only counted, without a single forced exit.
+    let period = if decides(plan.mode) { plan.sources.tracepoint_period } else { 0 };
+    let tracepoint = match traced.then(|| Tracepoint::find(facts::kvm_kind(), period)) {
+        None => {
+            sources.push(unasked("tracepoint"));
+            None
         }
-        _ if port_served(plan) => Grant::yes("port", "announced to the guest by CPUID"),
-        _ => Grant::unasked("port", format!("--pause-source {}", plan.source)),
+        Some(Err(refused)) => {
+            sources.push(*refused);
+            None
+        }
+        Some(Ok(found)) => {
+            let forced =
+                if period > 0 { format!("every {period}th PAUSE exit forces one") } else { "counted".to_owned() };
+            sources.push(Grant::yes("tracepoint", format!("kvm:kvm_exit, {forced}")));
+            Some(found)
+        }
     };
-    let mut sources = vec![port];
+    sources.push(if decides(plan.mode) && plan.source == SourceChoice::Sampler {
+        Grant::yes("sampler", format!("looks after {} ns without an exit", plan.sources.sampler_window_ns))
+    } else {
+        unasked("sampler")
+    });
     if plan.mode == PauseMode::Off {
-        sources.push(match (facts::kvm_kind(), vm.disable_pause_exits()) {
-            (_, Ok(())) => Grant::yes("no-pause-exits", "KVM_CAP_X86_DISABLE_EXITS"),
-            (KvmKind::Software, Err(_)) => Grant::yes("no-pause-exits", "software-virtualised KVM makes none"),
-            (_, Err(error)) => Grant::no(
-                "no-pause-exits",
-                format!("KVM_CAP_X86_DISABLE_EXITS: {error}"),
-                Some("load kvm_intel with ple_gap=0, or kvm_amd with pause_filter_count=0"),
-            ),
-        });
+        sources.push(no_pause_exits(vm));
     }
-    sources
+    (tracepoint, sources)
+}
+
+fn no_pause_exits(vm: &Vm) -> Grant {
+    const NAME: &str = "no-pause-exits";
+    match (facts::kvm_kind(), vm.disable_pause_exits()) {
+        (_, Ok(())) => Grant::yes(NAME, "KVM_CAP_X86_DISABLE_EXITS"),
+        (KvmKind::Software, Err(_)) => Grant::yes(NAME, "software-virtualised KVM makes none"),
+        (_, Err(error)) => Grant::no(
+            NAME,
+            format!("KVM_CAP_X86_DISABLE_EXITS: {error}"),
+            Some("load kvm_intel with ple_gap=0, or kvm_amd with pause_filter_count=0"),
+        ),
+    }
 }
 
 /// Decides which mechanisms are used and writes that into the policy's parameters.

@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use policy::pause::YieldOutcome;
 use policy::time::Nanos;
 use topology::id::{HostCpu, VcpuIndex};
+use vm_memory::{Bytes, GuestAddress};
 
 use super::clock;
 use super::deed::Then;
@@ -16,10 +17,14 @@ use super::driver::{Driver, Order, Report};
 use super::park::Woken;
 use super::port;
 use super::runqueue::ProcView;
+use super::sampler;
 use super::seat::Seat;
+use super::tracepoint::{self, PauseExits, Tracepoint};
 use super::yielding::{current_cpu, sched_yield, switches};
 use crate::host::affinity;
 use crate::kvm::vcpu::Vcpu;
+use crate::layout;
+use crate::memory::GuestRam;
 use crate::vcpu::hook::VcpuHook;
 
 /// What the thread of one vCPU brings to the driver.
@@ -32,6 +37,7 @@ pub struct VcpuPause {
     switches: u64,
     count: Option<u32>,
     write: Option<port::PortWrite>,
+    exits: Option<PauseExits>,
 }
 
 /// What is particular to how this run was asked for.
@@ -41,6 +47,10 @@ pub struct Kit {
     pub port: bool,
     /// The port that takes a count is served.
     pub counted: bool,
+    /// PAUSE exits are counted, and force exits if it has a period.
+    pub tracepoint: Option<Tracepoint>,
+    /// Where the sampler reads guest code.
+    pub ram: Option<GuestRam>,
     /// CPUs the thread is pinned to; empty for no pinning.
     pub pin: Vec<HostCpu>,
     /// Where threads make themselves known.
@@ -51,7 +61,17 @@ impl VcpuPause {
     /// For the thread of `me`.
     #[must_use]
     pub fn new(driver: Arc<Driver>, me: VcpuIndex, kit: Kit) -> Self {
-        Self { driver, me, kit, running: false, quiet_until: Nanos(0), switches: 0, count: None, write: None }
+        Self {
+            driver,
+            me,
+            kit,
+            running: false,
+            quiet_until: Nanos(0),
+            switches: 0,
+            count: None,
+            write: None,
+            exits: None,
+        }
     }
 
     fn seat(&self) -> &Seat {
@@ -120,8 +140,10 @@ impl VcpuPause {
         if !start.is_before(until) {
             return;
         }
+        seat.held.store(true, Ordering::Relaxed);
         seat.hold.arm();
         let _ = seat.hold.wait(until);
+        seat.held.store(false, Ordering::Relaxed);
         seat.holds.add(1);
         seat.held_ns.add(clock::now().since(start));
     }
@@ -134,6 +156,12 @@ impl VcpuHook for VcpuPause {
         }
         self.seat().tid.store(tid, Ordering::Release);
         self.kit.threads.register(self.me.index(), tid);
+        if let Some(tracepoint) = &self.kit.tracepoint {
+            match tracepoint.open(tid) {
+                Ok(exits) => self.exits = Some(exits),
+                Err(error) => self.driver.note_unseen(self.me, &error),
+            }
+        }
         if !self.kit.pin.is_empty() {
             // Checked before the run; a CPU that went offline since leaves the thread where the kernel puts it.
             let _ = affinity::pin_this_thread(self.kit.pin.iter().copied());
@@ -144,6 +172,10 @@ impl VcpuHook for VcpuPause {
         if !self.running {
             self.running = true;
             self.driver.set_running(self.me, true, current_cpu());
+        }
+        if tracepoint::take_forced() {
+            self.seat().forced.add(1);
+            self.event(None, None);
         }
         if self.seat().hold_until_ns.load(Ordering::Relaxed) != 0 {
             self.held();
@@ -168,7 +200,15 @@ impl VcpuHook for VcpuPause {
         }
     }
 
-    fn interrupted(&mut self, _vcpu: &mut Vcpu) {}
+    fn interrupted(&mut self, vcpu: &mut Vcpu) {
+        // A forced exit is dealt with on the way back in, where one that came too late for this run is dealt with too.
+        if self.seat().look_due.swap(false, Ordering::Relaxed) {
+            self.seat().sampled.add(1);
+            if self.kit.ram.as_ref().is_some_and(|ram| executes_spin_loop(vcpu, ram)) {
+                self.event(None, None);
+            }
+        }
+    }
 
     fn resting(&mut self) {
         if self.running {
@@ -179,6 +219,23 @@ impl VcpuHook for VcpuPause {
 
     fn ended(&mut self) {
         self.resting();
+        if let Some(count) = self.exits.as_mut().and_then(|exits| exits.count().ok()) {
+            self.seat().pause_exits.add(count);
+        }
         self.seat().tid.store(0, Ordering::Release);
     }
+}
+
+/// Whether the vCPU's instruction pointer stands in a loop around PAUSE. On the vCPU's own thread, between two runs.
+fn executes_spin_loop(vcpu: &Vcpu, ram: &GuestRam) -> bool {
+    let Ok(rip) = vcpu.instruction_pointer() else { return false };
+    let Some(physical) = vcpu.translate(rip) else { return false };
+    // Within the page: the next one may lie anywhere.
+    let page = physical & !(layout::PAGE_SIZE - 1);
+    let start = physical.saturating_sub(sampler::REACH as u64).max(page);
+    let end = (physical + sampler::REACH as u64).min(page + layout::PAGE_SIZE);
+    let mut code = [0; 2 * sampler::REACH];
+    let length = usize::try_from(end - start).unwrap_or(0).min(code.len());
+    let read = ram.memory().read_slice(&mut code[..length], GuestAddress(start)).is_ok();
+    read && sampler::spins(&code[..length], usize::try_from(physical - start).unwrap_or(0))
 }

@@ -92,6 +92,15 @@ impl Drop for Watch<'_> {
     }
 }
 
+/// Sends a signal to a thread of this process by its id; 0 is nobody, and a thread that has ended is not missed.
+pub fn kick(tid: i32, signal: libc::c_int) {
+    if tid > 0 {
+        // SAFETY: integers only. The target is confined to this process, where every thread bears the signal: its
+        // handler was installed before any thread was started.
+        unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, signal) };
+    }
+}
+
 /// While this lives, a kick of the thread that made it sets `immediate_exit` of one vCPU.
 #[derive(Debug)]
 pub struct Kickable {

@@ -127,7 +127,7 @@ impl WithMemory {
         let ram = GuestRam::map(&map)?;
         let mut vm = system.create_vm()?;
         vm.set_ram(ram.clone())?;
-        let pause = PauseSetup::prepare(&machine, system, &vm)?;
+        let pause = PauseSetup::prepare(&machine, system, &vm, &ram)?;
         Ok(Self { machine, map, host_cpuid, vm, ram, pause })
     }
 
@@ -313,7 +313,7 @@ impl WithVcpus {
     /// [`AssemblyError::Spawn`]; the threads that were started before are ended again.
     pub fn threads(self) -> Result<Assembled, AssemblyError> {
         kick::install_handler().map_err(AssemblyError::KickHandler)?;
-        let Self { machine, vm, ram, pause, parts, vcpus } = self;
+        let Self { machine, vm, ram, mut pause, parts, vcpus } = self;
         let handles = machine
             .topology
             .vcpus()
@@ -324,6 +324,7 @@ impl WithVcpus {
                 VcpuHandle::spawn(index, apic_id, vcpu, buses, pause.hook(index), end)
             })
             .collect::<Result<Vec<_>, _>>()?;
+        pause.start()?;
         Ok(Assembled { handles, pause, parts, vm, ram, machine })
     }
 }

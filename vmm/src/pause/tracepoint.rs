@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+#![expect(unsafe_code, reason = "perf_event_open, fcntl with a structure, and a signal handler have no safe wrapper")]
+//! The source `tracepoint`: every K-th PAUSE exit of a vCPU thread, counted by the kernel, forces it out of `KVM_RUN`.
+//!
+//! The kernel consumes a PAUSE exit itself: the tracepoint `kvm:kvm_exit` fires, `kvm_vcpu_on_spin` looks for somebody
+//! to yield to, and only then is a signal noticed. So a forced exit says that the kernel has tried K times. The signal
+//! comes from a perf event of the thread on that tracepoint, filtered by exit reason (perf_event_open(2), fcntl(2)
+//! F_SETOWN_EX, F_SETSIG). Invariant: the handler touches nothing but this thread's own flags.
+
+use std::cell::Cell;
+use std::ffi::CString;
+use std::fs;
+use std::io::{self, Read};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use vmm_sys_util::signal::register_signal_handler;
+
+use super::effective::Grant;
+use crate::report::KvmKind;
+use crate::vcpu::kick;
+
+/// `EXIT_REASON_PAUSE_INSTRUCTION` (Intel SDM vol. 3D, appendix C).
+const VMX_PAUSE: u32 = 40;
+/// `SVM_EXIT_PAUSE` (AMD APM vol. 2, appendix C).
+const SVM_PAUSE: u32 = 0x77;
+
+/// Where tracefs may be mounted (Documentation/trace/ftrace.rst).
+const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+
+thread_local! {
+    // Const-initialised and without a destructor: a signal handler may touch it.
+    static FORCED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The tracepoint, ready to be opened by every vCPU thread.
+#[derive(Clone, Debug)]
+pub struct Tracepoint {
+    id: u64,
+    reason: u32,
+    /// PAUSE exits for each signal; 0 only counts.
+    period: u64,
+}
+
+/// One thread's event.
+#[derive(Debug)]
+pub struct PauseExits(fs::File);
+
+fn signal() -> libc::c_int {
+    libc::SIGRTMIN() + 1
+}
+
+extern "C" fn handle(_: libc::c_int, _: *mut libc::siginfo_t, _: *mut libc::c_void) {
+    FORCED.set(true);
+    kick::leave_guest();
+}
+
+/// Takes the mark that a PAUSE exit forced the calling thread out.
+pub(super) fn take_forced() -> bool {
+    FORCED.replace(false)
+}
+
+impl Tracepoint {
+    /// Finds out whether PAUSE exits can be seen here, and installs the signal handler if they shall force exits.
+    ///
+    /// # Errors
+    /// Why not, with the remedy where there is one.
+    pub fn find(kind: KvmKind, period: u64) -> Result<Self, Box<Grant>> {
+        let no = |why: String, remedy| Box::new(Grant::no("tracepoint", why, remedy));
+        let reason = match kind {
+            KvmKind::Vmx => VMX_PAUSE,
+            KvmKind::Svm => SVM_PAUSE,
+            KvmKind::Software => {
+                return Err(no("this KVM is software-virtualised and makes no PAUSE exits".to_owned(), None));
+            }
+        };
+        let id = TRACEFS
+            .iter()
+            .find_map(|path| fs::read_to_string(format!("{path}/events/kvm/kvm_exit/id")).ok())
+            .and_then(|text| text.trim().parse().ok())
+            .ok_or_else(|| {
+                no(
+                    format!("{}/events/kvm/kvm_exit/id cannot be read", TRACEFS[0]),
+                    Some("mount -t tracefs tracefs /sys/kernel/tracing, load the kvm module, run as root"),
+                )
+            })?;
+        let tracepoint = Self { id, reason, period };
+        // Tried on this thread, so that the answer is known before vCPUs run.
+        tracepoint.open(0).map_err(|error| {
+            no(
+                format!("a perf event on kvm:kvm_exit does not open: {error}"),
+                Some("run as root or with CAP_PERFMON, or sysctl kernel.perf_event_paranoid=-1; raise ulimit -n"),
+            )
+        })?;
+        if period > 0 {
+            register_signal_handler(signal(), handle).map_err(|error| no(format!("signal handler: {error}"), None))?;
+        }
+        Ok(tracepoint)
+    }
+
+    /// Opens the event for the calling thread, whose id is `tid`; with a period and a `tid`, it signals that thread.
+    ///
+    /// # Errors
+    /// The kernel's own: no privilege, no descriptors left.
+    pub fn open(&self, tid: i32) -> io::Result<PauseExits> {
+        let file = perf_event(self.id, self.period.max(1))?;
+        let filter = CString::new(format!("exit_reason == {}", self.reason)).map_err(io::Error::other)?;
+        // SAFETY: the kernel reads the NUL-terminated text and keeps no reference.
+        ok(unsafe { libc::ioctl(file.as_raw_fd(), PERF_EVENT_IOC_SET_FILTER, filter.as_ptr()) })?;
+        if self.period > 0 && tid > 0 {
+            send_signals(&file, tid)?;
+        }
+        Ok(PauseExits(file))
+    }
+
+    /// PAUSE exits for each forced exit; 0 if none is forced.
+    #[must_use]
+    pub fn period(&self) -> u64 {
+        self.period
+    }
+}
+
+impl PauseExits {
+    /// PAUSE exits of the thread so far.
+    ///
+    /// # Errors
+    /// The kernel's own.
+    pub fn count(&mut self) -> io::Result<u64> {
+        let mut bytes = [0; 8];
+        self.0.read_exact(&mut bytes)?;
+        Ok(u64::from_ne_bytes(bytes))
+    }
+}
+
+/// `_IOW('$', 6, char *)` (include/uapi/linux/perf_event.h).
+const PERF_EVENT_IOC_SET_FILTER: libc::c_ulong = 0x4008_2406;
+
+/// Opens a perf event on a tracepoint for the calling thread, on any CPU.
+fn perf_event(id: u64, period: u64) -> io::Result<fs::File> {
+    /// `struct perf_event_attr` in its first size, PERF_ATTR_SIZE_VER0, as words.
+    const WORDS: usize = 8;
+    const SIZE: u64 = 8 * WORDS as u64;
+    const PERF_TYPE_TRACEPOINT: u64 = 2;
+    const PERF_FLAG_FD_CLOEXEC: libc::c_ulong = 1 << 3;
+    // Type in the low half of word 0, size in the high one; config; period; two formats; flags; wakeup_events.
+    let attributes: [u64; WORDS] = [PERF_TYPE_TRACEPOINT | SIZE << 32, id, period, 0, 0, 0, 1, 0];
+    let (this_thread, any_cpu, no_group): (libc::pid_t, libc::c_int, libc::c_int) = (0, -1, -1);
+    // SAFETY: the kernel reads `SIZE` bytes at the address, which is what the array has, and keeps no reference.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_perf_event_open,
+            attributes.as_ptr(),
+            this_thread,
+            any_cpu,
+            no_group,
+            PERF_FLAG_FD_CLOEXEC,
+        )
+    };
+    let fd = i32::try_from(result).ok().filter(|fd| *fd >= 0).ok_or_else(io::Error::last_os_error)?;
+    // SAFETY: the system call has just made this descriptor, so nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) }.into())
+}
+
+/// Has the event signal one thread.
+fn send_signals(file: &fs::File, tid: i32) -> io::Result<()> {
+    /// `struct f_owner_ex` and F_OWNER_TID (include/uapi/asm-generic/fcntl.h).
+    #[repr(C)]
+    struct Owner {
+        kind: libc::c_int,
+        id: libc::pid_t,
+    }
+    const F_SETOWN_EX: libc::c_int = 15;
+    const F_SETSIG: libc::c_int = 10;
+    let owner = Owner { kind: 0, id: tid };
+    let fd = file.as_raw_fd();
+    // SAFETY: the kernel reads one f_owner_ex and keeps no reference; the other two take integers.
+    unsafe {
+        ok(libc::fcntl(fd, F_SETOWN_EX, &raw const owner))?;
+        ok(libc::fcntl(fd, F_SETSIG, signal()))?;
+        ok(libc::fcntl(fd, libc::F_SETFL, libc::O_ASYNC | libc::O_NONBLOCK))
+    }
+}
+
+fn ok(result: libc::c_int) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_without_pause_exits_says_so() {
+        let refused = Tracepoint::find(KvmKind::Software, 8).unwrap_err();
+        assert!(!refused.granted && refused.why.contains("no PAUSE exits"), "{refused:?}");
+    }
+
+    #[test]
+    fn the_mark_is_taken_once() {
+        FORCED.set(true);
+        assert!(take_forced());
+        assert!(!take_forced());
+    }
+}
