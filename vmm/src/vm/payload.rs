@@ -78,6 +78,20 @@ pub enum PayloadError {
         /// What is wrong.
         source: ElfError,
     },
+    /// The kernel's memory is where the ACPI tables are.
+    #[error(
+        "{name}: it takes {:#x} to {:#x}, and the ACPI tables of this machine are at {:#x} to {:#x}, the top of the RAM \
+         below the MMIO gap; give the guest more --memory",
+        taken.start, taken.end, tables.start, tables.end
+    )]
+    OnTables {
+        /// Which image.
+        name: String,
+        /// What the kernel takes.
+        taken: Range<u64>,
+        /// What the tables take.
+        tables: Range<u64>,
+    },
     /// The initial RAM disk.
     #[error("initrd {}: {source}", path.display())]
     Initrd {
@@ -108,7 +122,8 @@ const INITRD: &str = "an initial RAM disk";
 pub fn load(boot: &Boot, map: &MemoryMap, ram: &GuestRam, tables: &BuiltTables) -> Result<EntryState, PayloadError> {
     let legacy_hole = layout::LOW_RAM_END..layout::HIGH_RAM_START;
     let regions = map.regions(&[legacy_hole, tables.reserved.clone()]);
-    let loader = Loader { map, memory: ram.memory(), regions: &regions, rsdp: tables.acpi.rsdp_gpa };
+    let (memory, rsdp) = (ram.memory(), tables.acpi.rsdp_gpa);
+    let loader = Loader { map, memory, regions: &regions, tables: &tables.reserved, rsdp };
     match boot {
         Boot::Probe { workload } => loader.probe(workload),
         Boot::Kernel { image, initrd, command_line } => {
@@ -122,6 +137,7 @@ struct Loader<'a> {
     map: &'a MemoryMap,
     memory: &'a GuestMemoryMmap,
     regions: &'a [Region],
+    tables: &'a Range<u64>,
     rsdp: u64,
 }
 
@@ -136,6 +152,7 @@ impl Loader<'_> {
         let name = || "the built-in probe guest".to_owned();
         let loaded = elf::load(&mut Cursor::new(probe::IMAGE), probe::IMAGE.len() as u64, self.map, self.memory)
             .map_err(|source| PayloadError::Elf { name: name(), source })?;
+        clear_of(self.tables, &loaded.taken, name)?;
         command_line::write(self.memory, &format!("workload={workload}"), usize::MAX)?;
         self.enter_elf(&loaded, None)
     }
@@ -152,6 +169,10 @@ impl Loader<'_> {
                 .map_err(|source| PayloadError::Elf { name: path.display().to_string(), source }),
             ImageKind::Foreign(foreign) => Err(PayloadError::Foreign { path: path.to_owned(), foreign }),
         }
+        .and_then(|kernel| {
+            clear_of(self.tables, kernel.room().0, || path.display().to_string())?;
+            Ok(kernel)
+        })
     }
 
     fn initrd(&self, path: &Path, kernel: &Range<u64>, reach: Reach) -> Result<Initrd, PayloadError> {
@@ -208,6 +229,14 @@ impl Kernel {
     }
 }
 
+/// The loaders know that all below 1 MiB is the tables'; that these may have gone to the top of low RAM is known here.
+fn clear_of(tables: &Range<u64>, taken: &Range<u64>, name: impl Fn() -> String) -> Result<(), PayloadError> {
+    if taken.start < tables.end && tables.start < taken.end {
+        return Err(PayloadError::OnTables { name: name(), taken: taken.clone(), tables: tables.clone() });
+    }
+    Ok(())
+}
+
 /// Opens a file that is a file and is not empty; gives its length too.
 fn open(path: &Path, wanted: &'static str) -> Result<(File, u64), PayloadError> {
     let unreadable = |source| PayloadError::Read { path: path.to_owned(), source };
@@ -229,4 +258,20 @@ fn identify(path: &Path, file: &File) -> Result<ImageKind, PayloadError> {
         .read_to_end(&mut head)
         .map_err(|source| PayloadError::Read { path: path.to_owned(), source })?;
     Ok(image::identify(&head))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_that_reaches_into_the_tables_is_told_where_they_are() {
+        let tables = 0x47D_0000..0x480_0000;
+        let name = || "vmlinux".to_owned();
+        clear_of(&tables, &(0x100_0000..0x47D_0000), name).unwrap();
+        clear_of(&tables, &(0x480_0000..0x490_0000), name).unwrap();
+        let error = clear_of(&tables, &(0x100_0000..0x47D_0001), name).unwrap_err().to_string();
+        assert!(error.starts_with("vmlinux: it takes 0x1000000 to 0x47d0001"), "{error}");
+        assert!(error.contains("0x47d0000 to 0x4800000") && error.contains("--memory"), "{error}");
+    }
 }

@@ -100,8 +100,8 @@ impl Running {
             vcpu.ask(Request::Finish);
         }
         for vcpu in self.vcpus() {
-            // A thread without an answer is dealt with when its handle is dropped.
-            let _ = vcpu.wait(ANSWER_LIMIT);
+            // A thread without an answer is dealt with when its handle is dropped. The limit is for all together.
+            let _ = vcpu.wait(ANSWER_LIMIT.saturating_sub(ended_at.elapsed()));
         }
         drain(&self.machine.parts, &mut signals);
         Ok(Finished { machine: self.machine, outcome, ended_at })
