@@ -2,9 +2,13 @@
 //! The guest's serial port between whatever stdin and stdout are.
 
 use std::fs;
+use std::io::{self, PipeReader, Read, Write};
 use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use libtest_mimic::Trial;
+use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::process::Signal;
 
 use crate::monitor::{self, Monitor};
@@ -22,6 +26,9 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("stdout_without_a_reader_ends_the_run_with_an_error", kvm, stdout_without_reader),
         trial("stdout_that_is_closed_does_not_matter", kvm, closed_stdout),
         trial("stdout_that_is_full_ends_the_run_with_an_error", kvm, full_stdout),
+        trial("a_reader_that_stands_still_does_not_keep_a_signal_from_ending_the_run", kvm, stopped_reader),
+        trial("a_reader_that_comes_late_gets_everything", kvm, late_reader),
+        trial("serial_file_that_is_a_pipe_without_a_reader_is_refused", kvm, serial_pipe),
         trial("serial_none_is_silent_and_still_observed", kvm, serial_none),
         trial("serial_file_holds_what_stdout_would", kvm, serial_file),
     ]
@@ -78,6 +85,46 @@ fn full_stdout() {
     let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let ended = Monitor::new(["--probe", "report"]).stdout(full).run().expect(1);
     assert!(ended.errors.contains("No space left on device"), "{}", ended.errors);
+}
+
+const FILLED_WITH: u8 = b'.';
+
+/// A monitor whose stdout is a pipe that takes nothing until it is read, and has been asked to.
+fn held_up(arguments: &[&str]) -> (monitor::Started, PipeReader) {
+    let (reader, mut writer) = io::pipe().unwrap();
+    fcntl_setfl(&writer, OFlags::NONBLOCK).unwrap();
+    while writer.write(&[FILLED_WITH; 512]).is_ok() {}
+    fcntl_setfl(&writer, OFlags::empty()).unwrap();
+    let started = Monitor::new(arguments).stdout(writer).start();
+    started.wait_for_vcpus(2);
+    // Long enough for the guest to have something to say.
+    thread::sleep(Duration::from_millis(500));
+    (started, reader)
+}
+
+fn stopped_reader() {
+    let (started, _reader) = held_up(&["--cpus=2", "--probe", "report report=lines"]);
+    let sent = Instant::now();
+    started.signal(Signal::INT);
+    let ended = started.wait().expect(0);
+    assert!(ended.errors.starts_with("vmm: stopped by the operator\n"), "{}", ended.errors);
+    assert!(sent.elapsed() < Duration::from_secs(5), "the reader was waited for");
+}
+
+fn late_reader() {
+    let (started, mut reader) = held_up(&["--cpus=2", "--probe", "report report=lines"]);
+    let mut bytes = Vec::new();
+    reader.read_to_end(&mut bytes).unwrap();
+    started.wait().expect(0);
+    let output = String::from_utf8(bytes).unwrap();
+    assert_eq!(seen::records(output.trim_start_matches(char::from(FILLED_WITH))).len(), 12, "{output}");
+}
+
+fn serial_pipe() {
+    let monitor = Monitor::new(["--serial=file=pipe", "--probe", "report"]);
+    assert!(Command::new("mkfifo").arg(monitor.directory().join("pipe")).status().unwrap().success());
+    let ended = monitor.run().expect(1);
+    assert!(ended.errors.contains("cannot be connected to file=pipe"), "{}", ended.errors);
 }
 
 fn serial_none() {
