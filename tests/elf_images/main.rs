@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use topology::guest::{GuestTopology, TopologyRequest};
 use topology::memory_map::{AddressSpace, MemoryMap};
 use vm_memory::{Bytes, GuestAddress, GuestMemoryMmap};
-use vmm::boot::elf::{self, LoadedElf};
+use vmm::boot::elf::{self, ElfEntry, LoadedElf};
 use vmm::layout;
 
 const MEMORY_BYTES: usize = 8 << 20;
@@ -38,6 +38,15 @@ fn load(image: &[u8]) -> (Result<LoadedElf, elf::ElfError>, Vec<u8>) {
     let mut after = vec![0; MEMORY_BYTES];
     memory.read_slice(&mut after, GuestAddress(0)).unwrap();
     (loaded, after)
+}
+
+/// The end of what a kernel takes, and where it is entered.
+fn end_and_entry(loaded: &LoadedElf) -> (usize, usize) {
+    let entry = match loaded.entry {
+        ElfEntry::Pvh(entry) => u64::from(entry),
+        ElfEntry::Long(entry) => entry,
+    };
+    (usize::try_from(loaded.taken.end).unwrap(), usize::try_from(entry).unwrap())
 }
 
 /// Numbers at which sums and comparisons go wrong, and any others.
@@ -71,10 +80,9 @@ fn change() -> impl Strategy<Value = (usize, Vec<u8>)> {
 #[test]
 fn the_image_itself_is_loaded_and_nothing_else_is_touched() {
     let (loaded, after) = load(probe::IMAGE);
-    let LoadedElf { pvh_entry, end } = loaded.unwrap();
+    let (end, entry) = end_and_entry(&loaded.unwrap());
     let low = usize::try_from(layout::HIGH_RAM_START).unwrap();
-    let end = usize::try_from(end).unwrap();
-    assert!((low..end).contains(&(pvh_entry as usize)));
+    assert!((low..end).contains(&entry));
     assert!(after[low..end].iter().any(|byte| *byte != UNTOUCHED));
     assert!(after[..low] == BLANK[..low] && after[end..] == BLANK[end..]);
 }
@@ -96,9 +104,9 @@ proptest! {
         let (loaded, after) = load(&image);
         let low = usize::try_from(layout::HIGH_RAM_START).unwrap();
         prop_assert!(after[..low] == BLANK[..low], "wrote below {low:#x}");
-        if let Ok(LoadedElf { pvh_entry, end }) = loaded {
-            let end = usize::try_from(end).unwrap();
-            prop_assert!(end <= MEMORY_BYTES && (low..end).contains(&(pvh_entry as usize)));
+        if let Ok(loaded) = loaded {
+            let (end, entry) = end_and_entry(&loaded);
+            prop_assert!(end <= MEMORY_BYTES && (low..end).contains(&entry));
             prop_assert!(after[end..] == BLANK[end..], "wrote behind {end:#x}");
         }
     }

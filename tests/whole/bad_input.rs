@@ -141,7 +141,11 @@ fn kernels() -> Vec<Kernel> {
         ("larger_in_its_file", image().segment(0, Field::FileSize, 1 << 40), vec!["bytes in the file but"]),
         ("with_bytes_past_its_end", image().segment(0, Field::Offset, 1 << 40), vec!["is truncated"]),
         ("with_an_entry_outside", image().entry(0x7000_0000), vec!["entry point 0x70000000", "none of its segments"]),
-        ("without_an_entry", image().without_note(), vec!["no PVH entry point", "CONFIG_PVH"]),
+        (
+            "without_an_entry",
+            image().without_note().with(24, &[0; 8]),
+            vec!["entry point 0x0 is in none of its segments"],
+        ),
     ]
 }
 

@@ -12,6 +12,7 @@ pub mod inspect;
 pub mod kvm;
 pub mod layout;
 pub mod memory;
+pub mod offer;
 pub mod pause;
 pub mod report;
 pub mod vcpu;

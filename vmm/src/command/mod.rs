@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What `vmm` does when it is called: one function a command, between the command line and the rooms that do the work.
 
+mod offers;
 mod pause;
 mod placement;
 mod replay;

@@ -72,7 +72,7 @@ pub(super) fn tell(f: &mut fmt::Formatter<'_>, effective: &Effective, vcpus: &[V
 }
 
 /// A grant in words.
-struct Granted<'a>(&'a Grant);
+pub(super) struct Granted<'a>(pub(super) &'a Grant);
 
 impl fmt::Display for Granted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

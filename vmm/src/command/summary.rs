@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use vm_memory::{GuestMemoryBackend, GuestMemoryRegion};
 
-use super::pause;
+use super::{offers, pause};
 use crate::host::{facts, memory_use};
 use crate::memory::GuestRam;
 use crate::pause::driver::Driver;
@@ -46,6 +46,7 @@ impl Summary {
             monitor: Monitor { pss_bytes: pss(&finished.machine.ram) },
             vcpus,
             pause: pause.effective().clone(),
+            offers: finished.machine.offers.grants().to_vec(),
             workload: observed.result.as_ref().map(|result| workload(result, yields)),
         };
         Self { report }
@@ -143,6 +144,7 @@ impl fmt::Display for Summary {
         }
         writeln!(f, "  monitor    {} KiB of memory (PSS without guest RAM)", monitor.pss_bytes >> 10)?;
         writeln!(f, "  exits      {}", exits(vcpus))?;
+        offers::tell(f, &self.report.offers)?;
         pause::tell(f, &self.report.pause, vcpus)
     }
 }

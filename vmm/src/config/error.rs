@@ -67,6 +67,17 @@ pub enum ConfigError {
         /// What to do.
         remedy: &'static str,
     },
+    /// Paravirtual features and exits that KVM does not let go together.
+    #[error(
+        "--pv {pv} with --disable-exits {quiet}: pv-unhalt needs HLT exits, for a halted vCPU that never exits cannot be \
+         kicked awake; leave pv-unhalt out (--pv all,-pv-unhalt) or hlt"
+    )]
+    UnhaltWithoutHaltExits {
+        /// As it was asked for.
+        pv: String,
+        /// As it was asked for.
+        quiet: String,
+    },
     /// A character that a command line cannot carry.
     #[error("{flag} {value:?}: holds the control character {character:?}; remove it")]
     ControlCharacter {

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use topology::guest::GuestTopology;
 
-use super::{PausePlan, PlacementConfig, SerialConfig};
+use super::{OfferPlan, PausePlan, PlacementConfig, SerialConfig};
 use crate::report::ReportTarget;
 
 /// What a run needs to know.
@@ -24,6 +24,8 @@ pub struct Machine {
     pub report: Option<ReportTarget>,
     /// What is done about pause loops.
     pub pause: PausePlan,
+    /// What the guest is told of its host, and what KVM may do.
+    pub offer: OfferPlan,
     /// Where vCPU threads may run; `None` leaves it to the kernel.
     pub placement: Option<PlacementConfig>,
 }

@@ -9,8 +9,8 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ByteSize, CpusConfig, DistanceConfig, InjectionConfig, MechanismChoice, NumaEntry, PauseMode, PauseParameter,
-    PlacementConfig, SerialConfig, SourceChoice, numa,
+    ByteSize, CpuMask, CpusConfig, DistanceConfig, InjectionConfig, MechanismChoice, NumaEntry, PauseMode,
+    PauseParameter, PlacementConfig, PvChoice, QuietExits, SerialConfig, SourceChoice, numa,
 };
 
 /// A machine as it was asked for, with everything that was not said left open.
@@ -109,6 +109,28 @@ pub struct MachineConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inject_preemption: Option<InjectionConfig>,
 
+    /// Paravirtual features of KVM: all, none, names, or all without -NAME [default: what KVM offers]
+    ///
+    /// kvmclock, async-pf, steal-time, pv-eoi, pv-unhalt, pv-tlb-flush, pv-ipi, poll-control, pv-sched-yield.
+    #[arg(long, value_name = "FEATURE,...", help_heading = "Guest and KVM", allow_hyphen_values = true)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pv: Option<PvChoice>,
+
+    /// Instructions that do not leave the guest: hlt, mwait, pause, cstate [default: none]
+    #[arg(long, value_name = "EXIT,...", help_heading = "Guest and KVM")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disable_exits: Option<QuietExits>,
+
+    /// Longest time the kernel polls for a halted vCPU, in nanoseconds [default: the host's]
+    #[arg(long, value_name = "NS", help_heading = "Guest and KVM")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub halt_poll: Option<u32>,
+
+    /// CPU features that the guest is not shown, by their names in /proc/cpuinfo
+    #[arg(long, value_name = "FEATURE,...", help_heading = "Guest and KVM")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_mask: Option<CpuMask>,
+
     /// Host CPUs that vCPU threads may use [default: those of the process]
     #[arg(long, value_name = "pin=CPU | pin=[LIST]", help_heading = "Placement")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -145,6 +167,10 @@ impl MachineConfig {
             pause_set: list(self.pause_set, below.pause_set),
             decision_log: self.decision_log.or(below.decision_log),
             inject_preemption: self.inject_preemption.or(below.inject_preemption),
+            pv: self.pv.or(below.pv),
+            disable_exits: self.disable_exits.or(below.disable_exits),
+            halt_poll: self.halt_poll.or(below.halt_poll),
+            cpu_mask: self.cpu_mask.or(below.cpu_mask),
             placement: self.placement.or(below.placement),
         }
     }

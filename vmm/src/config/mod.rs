@@ -16,6 +16,7 @@ mod machine;
 mod machine_config;
 mod nearest;
 mod numa;
+mod offer;
 mod pause;
 mod placement;
 mod resolve;
@@ -32,6 +33,7 @@ pub use known_keys::UnknownKey;
 pub use machine::{Boot, Machine};
 pub use machine_config::MachineConfig;
 pub use numa::{NodeConfig, NumaEntry};
+pub use offer::{CpuMask, OfferPlan, PvChoice, PvFeature, QuietExit, QuietExits};
 pub use pause::{
     InjectionConfig, MechanismChoice, PauseMode, PauseParameter, PausePlan, SourceChoice, SourceParameters,
     known_parameters,

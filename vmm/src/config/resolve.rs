@@ -13,8 +13,8 @@ use topology::guest::{
 };
 
 use super::{
-    Boot, ByteSize, ConfigError, CpusConfig, Machine, MachineConfig, NodeConfig, NumaEntry, PausePlan, SerialConfig,
-    pause,
+    Boot, ByteSize, ConfigError, CpusConfig, Machine, MachineConfig, NodeConfig, NumaEntry, OfferPlan, PausePlan,
+    SerialConfig, pause,
 };
 use crate::report::{self, ReportTarget};
 
@@ -28,12 +28,28 @@ impl MachineConfig {
         let topology = config.topology()?;
         let boot = config.boot()?;
         let pause = config.pause_plan(topology.vcpu_count())?;
+        let offer = config.offer_plan()?;
         let serial = config.serial.unwrap_or_default();
         if let SerialConfig::File(path) = &serial {
             report::check_output("--serial", path)?;
         }
         let report = config.report.as_deref().map(ReportTarget::check).transpose()?;
-        Ok(Machine { topology, boot, serial, report, pause, placement: config.placement })
+        Ok(Machine { topology, boot, serial, report, pause, offer, placement: config.placement })
+    }
+
+    fn offer_plan(&self) -> Result<OfferPlan, ConfigError> {
+        let plan = OfferPlan {
+            pv: self.pv.clone(),
+            quiet: self.disable_exits.clone(),
+            halt_poll_ns: self.halt_poll,
+            mask: self.cpu_mask.clone(),
+        };
+        match (&plan.pv, &plan.quiet) {
+            (Some(pv), Some(quiet)) if plan.wants_unhalt_without_halt() => {
+                Err(ConfigError::UnhaltWithoutHaltExits { pv: pv.to_string(), quiet: quiet.to_string() })
+            }
+            _ => Ok(plan),
+        }
     }
 
     fn pause_plan(&self, vcpus: u32) -> Result<PausePlan, ConfigError> {
@@ -276,6 +292,7 @@ mod tests {
             (refused("kernel = \"/proc/self/exe\"\nprobe = \"idle\""), "drop --kernel or --probe"),
             (refused("kernel = \"/proc/self/exe\"\ncmdline = \"a\\u0000b\""), "control character '\\0'"),
             (refused("kernel = \"/proc/self/exe\"\ninitrd = \"/\""), "--initrd /: is a directory"),
+            (refused("pv = \"all\"\ndisable_exits = \"hlt,pause\""), "--pv all,-pv-unhalt"),
             (refused("report = \"/absent/run.json\""), "--report"),
             (refused("serial = \"file=/absent/log\""), "--serial"),
         ] {

@@ -60,8 +60,13 @@ fn pausing() -> impl Strategy<Value = MachineConfig> {
             format!("seed={seed},mean={mean}ns,hold={hold}ns,vcpus=[1-3]").parse().expect("well-formed")
         });
     let pin = vec(0..=MAX_ID, 1..5).prop_map(|cpus| PlacementConfig::Pin(cpus.into_iter().map(HostCpu).collect()));
-    (mode, vec(parameter, 0..4), option::of(injection), option::of(pin)).prop_map(
-        |(pause, pause_set, inject_preemption, placement)| MachineConfig {
+    let offer = option::of(0..u32::MAX);
+    (mode, vec(parameter, 0..4), option::of(injection), option::of(pin), offer).prop_map(
+        |(pause, pause_set, inject_preemption, placement, halt_poll)| MachineConfig {
+            pv: halt_poll.map(|_| "-pv-ipi".parse().expect("known")),
+            disable_exits: halt_poll.map(|_| "pause,cstate".parse().expect("known")),
+            cpu_mask: halt_poll.map(|_| "avx,avx2".parse().expect("known")),
+            halt_poll,
             pause,
             pause_source: pause.map(|_| SourceChoice::Tracepoint),
             pause_mechanism: pause.map(|_| MechanismChoice::Park),

@@ -58,6 +58,18 @@ pub enum ValueError {
         /// What was written.
         value: String,
     },
+    /// A word of a list that is none of those known.
+    #[error("`{word}` is no {kind}{}; known are {known}", did_you_mean(.nearest.as_deref()))]
+    UnknownWord {
+        /// What the words of the list name.
+        kind: &'static str,
+        /// The word as written.
+        word: String,
+        /// The known word nearest to it, if one is near.
+        nearest: Option<String>,
+        /// The known words.
+        known: String,
+    },
     /// Not a list of CPUs.
     #[error(transparent)]
     CpuList(#[from] CpuSetError),

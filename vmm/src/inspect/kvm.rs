@@ -11,7 +11,9 @@ use kvm_ioctls::Kvm;
 
 use super::{Finding, ReadText, Ring0, Ring0Mode, measure_ring0};
 use crate::host::facts;
+use crate::kvm::cpuid;
 use crate::kvm::system::API_VERSION;
+use crate::offer;
 use crate::report::KvmKind;
 
 /// Bits of KVM_CAP_X86_DISABLE_EXITS, with the words of `--help` for them.
@@ -55,6 +57,7 @@ pub(super) fn inspect(read: ReadText<'_>) -> KvmInspection {
         Err(error) => Finding::unknown("kvm.native_kernel_mode", error.to_string()),
     });
     findings.extend(capabilities(&|capability| kvm.check_extension_raw(capability.into())));
+    findings.push(pv_features(&kvm));
     findings.push(pause_loop_exits(kind, read));
     KvmInspection { kind: Some(kind), ring0: ring0.ok(), findings }
 }
@@ -134,6 +137,18 @@ fn capabilities(check: &dyn Fn(u32) -> i32) -> Vec<Finding> {
     });
     findings.push(disable_exits(value(KVM_CAP_X86_DISABLE_EXITS)));
     findings
+}
+
+/// The paravirtual features that a guest is offered unless `--pv` says otherwise.
+fn pv_features(kvm: &Kvm) -> Finding {
+    const KEY: &str = "kvm.pv_features";
+    match cpuid::supported(kvm).map(|table| offer::names_offered(&table)) {
+        Ok(names) if names.is_empty() => {
+            Finding::no(KEY, "KVM offers none", "nothing needs to be done: guests do without")
+        }
+        Ok(names) => Finding::yes(KEY, names.join(", ")),
+        Err(error) => Finding::unknown(KEY, format!("KVM_GET_SUPPORTED_CPUID: {error}")),
+    }
 }
 
 fn disable_exits(bits: u32) -> Finding {

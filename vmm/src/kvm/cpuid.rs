@@ -11,7 +11,7 @@ use topology::cpuid::CpuidEntry;
 /// What KVM can show a guest of this host's CPUID.
 pub type HostCpuid = Vec<CpuidEntry>;
 
-pub(super) fn supported(kvm: &Kvm) -> io::Result<HostCpuid> {
+pub(crate) fn supported(kvm: &Kvm) -> io::Result<HostCpuid> {
     let table = kvm.get_supported_cpuid(KVM_MAX_CPUID_ENTRIES)?;
     Ok(table.as_slice().iter().map(from_kernel).collect())
 }

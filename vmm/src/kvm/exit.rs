@@ -8,7 +8,7 @@
 use kvm_bindings::{
     KVM_EXIT_DEBUG, KVM_EXIT_EXCEPTION, KVM_EXIT_FAIL_ENTRY, KVM_EXIT_HLT, KVM_EXIT_HYPERCALL, KVM_EXIT_INTERNAL_ERROR,
     KVM_EXIT_INTR, KVM_EXIT_IO, KVM_EXIT_IO_OUT, KVM_EXIT_IRQ_WINDOW_OPEN, KVM_EXIT_MMIO, KVM_EXIT_SHUTDOWN,
-    KVM_EXIT_SYSTEM_EVENT, kvm_run,
+    KVM_EXIT_SYSTEM_EVENT, KVM_EXIT_X86_RDMSR, KVM_EXIT_X86_WRMSR, kvm_run,
 };
 
 /// Why a vCPU stopped running guest code. Data that the kernel wants back is borrowed from `kvm_run` itself.
@@ -58,6 +58,20 @@ pub enum Exit<'a> {
     Hypercall {
         /// Its number (RAX).
         number: u64,
+    },
+    /// The guest reads a model-specific register that KVM does not know. 1 in `fault` gives it a #GP, as hardware would.
+    MsrRead {
+        /// Which register.
+        index: u32,
+        /// 0 as it comes.
+        fault: &'a mut u8,
+    },
+    /// The guest writes one.
+    MsrWrite {
+        /// Which register.
+        index: u32,
+        /// 0 as it comes.
+        fault: &'a mut u8,
     },
     /// Single step or breakpoint, when debugging was asked for.
     Debug,
@@ -138,6 +152,7 @@ pub(super) fn decode(run: &mut kvm_run, run_bytes: usize) -> Exit<'_> {
             let kind = unsafe { run.__bindgen_anon_1.system_event.type_ };
             Exit::SystemEvent { kind }
         }
+        KVM_EXIT_X86_RDMSR | KVM_EXIT_X86_WRMSR => decode_msr(run),
         KVM_EXIT_INTERNAL_ERROR => Exit::InternalError(decode_internal_error(run)),
         reason => Exit::Unknown { reason },
     }
@@ -171,6 +186,14 @@ fn decode_mmio(run: &mut kvm_run) -> Exit<'_> {
     } else {
         Exit::MmioRead { gpa: mmio.phys_addr, data }
     }
+}
+
+fn decode_msr(run: &mut kvm_run) -> Exit<'_> {
+    let read = run.exit_reason == KVM_EXIT_X86_RDMSR;
+    // SAFETY: the exit reason says that `msr` is the valid member; it is plain integers.
+    let msr = unsafe { &mut run.__bindgen_anon_1.msr };
+    let (index, fault) = (msr.index, &mut msr.error);
+    if read { Exit::MsrRead { index, fault } } else { Exit::MsrWrite { index, fault } }
 }
 
 fn decode_internal_error(run: &kvm_run) -> InternalError {

@@ -5,6 +5,7 @@
 
 pub mod cpuid;
 pub mod exit;
+mod msr;
 pub mod stats;
 pub mod system;
 pub mod vcpu;

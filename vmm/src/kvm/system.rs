@@ -77,6 +77,12 @@ impl System {
         u32::try_from(self.kvm.check_extension_int(cap)).unwrap_or(0)
     }
 
+    /// As [`System::capability`], by number: for those that kvm-ioctls has no name for.
+    #[must_use]
+    pub fn capability_raw(&self, capability: u32) -> u32 {
+        u32::try_from(self.kvm.check_extension_raw(capability.into())).unwrap_or(0)
+    }
+
     /// What KVM can show a guest of the host's CPUID (`KVM_GET_SUPPORTED_CPUID`).
     ///
     /// # Errors

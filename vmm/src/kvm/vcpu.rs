@@ -4,12 +4,16 @@
 use std::io;
 use std::sync::Arc;
 
-use kvm_bindings::{KVM_MP_STATE_UNINITIALIZED, kvm_mp_state, kvm_regs, kvm_segment, kvm_sregs};
+use kvm_bindings::{
+    KVM_CAP_ENFORCE_PV_FEATURE_CPUID, KVM_MP_STATE_UNINITIALIZED, kvm_enable_cap, kvm_mp_state, kvm_regs, kvm_segment,
+    kvm_sregs,
+};
 use kvm_ioctls::{SyncReg, VcpuFd};
 use topology::cpuid::CpuidEntry;
 
 use super::cpuid;
 use super::exit::{self, Exit};
+use super::msr;
 use super::stats::{Layout, Stats, StatsError};
 use crate::layout;
 use crate::memory::GuestRam;
@@ -55,6 +59,24 @@ impl Vcpu {
     /// The kernel's own: `E2BIG` for too many entries, `EINVAL` after the vCPU has run.
     pub fn set_cpuid(&self, entries: &[CpuidEntry]) -> io::Result<()> {
         Ok(self.fd.set_cpuid2(&cpuid::to_kernel(entries)?)?)
+    }
+
+    /// Refuses paravirtual features that CPUID does not offer (`KVM_CAP_ENFORCE_PV_FEATURE_CPUID`).
+    ///
+    /// # Errors
+    /// The kernel's own: `EINVAL` where it has no such thing.
+    pub fn enforce_pv_features(&self) -> io::Result<()> {
+        let mut cap = kvm_enable_cap { cap: KVM_CAP_ENFORCE_PV_FEATURE_CPUID, ..Default::default() };
+        cap.args[0] = 1;
+        Ok(self.fd.enable_cap(&cap)?)
+    }
+
+    /// Sets the model-specific registers that firmware sets; `intel` says whose processor the guest sees.
+    ///
+    /// # Errors
+    /// The kernel's own. A register that it does not take is no error.
+    pub fn set_firmware_msrs(&self, intel: bool) -> io::Result<()> {
+        msr::set_as_firmware_does(&self.fd, intel)
     }
 
     /// Puts the vCPU into the state in which an application processor waits for INIT and SIPI.

@@ -135,9 +135,36 @@ impl Vm {
     /// # Errors
     /// The kernel's own: `EINVAL` where the kernel or the processor has no such thing, or vCPUs exist.
     pub fn disable_pause_exits(&self) -> io::Result<()> {
-        let mut cap =
-            kvm_bindings::kvm_enable_cap { cap: kvm_bindings::KVM_CAP_X86_DISABLE_EXITS, ..Default::default() };
-        cap.args[0] = u64::from(kvm_bindings::KVM_X86_DISABLE_EXITS_PAUSE);
+        self.disable_exits(kvm_bindings::KVM_X86_DISABLE_EXITS_PAUSE)
+    }
+
+    /// Switches off exits, `KVM_X86_DISABLE_EXITS_*`, beside those that are off already. Before the first vCPU is made.
+    ///
+    /// # Errors
+    /// As for [`Vm::disable_pause_exits`].
+    pub fn disable_exits(&self, bits: u32) -> io::Result<()> {
+        self.enable(kvm_bindings::KVM_CAP_X86_DISABLE_EXITS, bits)
+    }
+
+    /// Sets the longest time for which the kernel polls for a halted vCPU of this VM, in nanoseconds.
+    ///
+    /// # Errors
+    /// The kernel's own: `EINVAL` where it has no such thing.
+    pub fn limit_halt_poll(&self, ns: u32) -> io::Result<()> {
+        self.enable(kvm_bindings::KVM_CAP_HALT_POLL, ns)
+    }
+
+    /// Has accesses to model-specific registers that KVM does not know come out as exits, to be counted.
+    ///
+    /// # Errors
+    /// The kernel's own: `EINVAL` where it has no such thing; such accesses then fault in the guest uncounted.
+    pub fn exit_on_unknown_msrs(&self) -> io::Result<()> {
+        self.enable(kvm_bindings::KVM_CAP_X86_USER_SPACE_MSR, kvm_bindings::KVM_MSR_EXIT_REASON_UNKNOWN)
+    }
+
+    fn enable(&self, capability: u32, argument: u32) -> io::Result<()> {
+        let mut cap = kvm_bindings::kvm_enable_cap { cap: capability, ..Default::default() };
+        cap.args[0] = u64::from(argument);
         Ok(self.fd.enable_cap(&cap)?)
     }
 

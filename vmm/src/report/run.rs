@@ -10,7 +10,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::ExitStatus;
-use crate::pause::effective::Effective;
+use crate::pause::effective::{Effective, Grant};
 
 /// Value of [`Report::schema`]: raised only if a key changes its meaning, never when one is added.
 pub const SCHEMA: u32 = 1;
@@ -34,6 +34,8 @@ pub struct Report {
     pub vcpus: Vec<VcpuReport>,
     /// What was asked for about pause loops, and what the host granted.
     pub pause: Effective,
+    /// What the guest was told of its host and what KVM was allowed to do: asked for, granted, and who decided.
+    pub offers: Vec<Grant>,
     /// The probe guest's result; absent for other guests and when the probe printed none.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub workload: Option<Workload>,

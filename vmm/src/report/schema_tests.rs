@@ -34,6 +34,7 @@ fn full() -> Report {
             views: vec![Grant::no("bpf", "no BTF", Some("use another kernel"))],
             parameters: BTreeMap::new(),
         },
+        offers: vec![Grant::no("pv.pv-ipi", "KVM has none", Some("use a newer kernel"))],
         workload: Some(Workload {
             name: "spin".into(),
             seconds: 3.0,
@@ -56,7 +57,7 @@ fn least() -> Report {
     report.guest.seen = None;
     report.start = Start::default();
     report.workload = None;
-    let grants = [&mut report.pause.sources, &mut report.pause.mechanisms, &mut report.pause.views];
+    let grants = [&mut report.pause.sources, &mut report.pause.mechanisms, &mut report.pause.views, &mut report.offers];
     grants.into_iter().flatten().for_each(|grant| grant.remedy = None);
     report
 }

@@ -25,6 +25,10 @@ pub enum ExitKind {
     Again,
     /// A hypercall that KVM passed on.
     Hypercall,
+    /// A read of a model-specific register that KVM does not know; the guest got a #GP.
+    MsrRead,
+    /// A write of one.
+    MsrWrite,
     /// Everything that ends a guest: triple fault, failed entry, internal error, system event, unknown.
     Final,
     /// Exits that this monitor never asks for: debug, interrupt window.
@@ -33,7 +37,7 @@ pub enum ExitKind {
 
 impl ExitKind {
     /// Every kind, in the order of the counters.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::PortRead,
         Self::PortWrite,
         Self::MmioRead,
@@ -42,6 +46,8 @@ impl ExitKind {
         Self::Interrupted,
         Self::Again,
         Self::Hypercall,
+        Self::MsrRead,
+        Self::MsrWrite,
         Self::Final,
         Self::Unrequested,
     ];
@@ -58,6 +64,8 @@ impl ExitKind {
             Self::Interrupted => "interrupted",
             Self::Again => "again",
             Self::Hypercall => "hypercall",
+            Self::MsrRead => "msr_read",
+            Self::MsrWrite => "msr_write",
             Self::Final => "final",
             Self::Unrequested => "unrequested",
         }
@@ -75,6 +83,8 @@ impl ExitKind {
             Exit::Interrupted => Self::Interrupted,
             Exit::Again => Self::Again,
             Exit::Hypercall { .. } => Self::Hypercall,
+            Exit::MsrRead { .. } => Self::MsrRead,
+            Exit::MsrWrite { .. } => Self::MsrWrite,
             Exit::TripleFault
             | Exit::EntryFailed { .. }
             | Exit::InternalError(_)

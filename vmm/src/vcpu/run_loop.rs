@@ -123,6 +123,7 @@ impl<H: AccessHandler, K: VcpuHook> RunLoop<'_, H, K> {
                 Exit::MmioWrite { gpa, data } => self.accesses.mmio_write(gpa, data),
                 Exit::MmioRead { gpa, data } => self.accesses.mmio_read(gpa, data),
                 Exit::Interrupted => self.hook.interrupted(&mut self.vcpu),
+                Exit::MsrRead { fault, .. } | Exit::MsrWrite { fault, .. } => *fault = 1,
                 Exit::Again => {}
                 Exit::TripleFault => return Some(End::TripleFault),
                 Exit::SystemEvent { kind } => return Some(End::SystemEvent { kind }),

@@ -14,7 +14,7 @@ use devices::pvpanic::PvPanic;
 use devices::serial;
 use topology::acpi;
 use topology::apic::{ApicError, ApicLimits};
-use topology::cpuid::{self, CpuidEntry};
+use topology::cpuid::{self, CpuidEntry, Vendor};
 use topology::guest::{GuestTopology, TopologyError};
 use topology::id::VcpuIndex;
 use topology::memory_map::{AddressSpace, MemoryMap};
@@ -33,6 +33,7 @@ use crate::kvm::vcpu::{EntryState, Vcpu};
 use crate::kvm::vm::{Vm, VmError};
 use crate::layout;
 use crate::memory::{GuestRam, MemoryError};
+use crate::offer::Offers;
 use crate::pause::setup::{PauseError, PauseSetup};
 use crate::vcpu::kick;
 use crate::vcpu::thread::{SpawnError, VcpuHandle};
@@ -52,6 +53,9 @@ pub enum AssemblyError {
     /// Caches that make no sense, or more memory than physical addresses reach on this host.
     #[error(transparent)]
     Shape(#[from] TopologyError),
+    /// What the guest is told, and what KVM may do.
+    #[error("KVM refuses what it says it has (--pv, --disable-exits, --halt-poll): {0}; leave the flags out")]
+    Offer(#[source] io::Error),
     /// RAM.
     #[error(transparent)]
     Memory(#[from] MemoryError),
@@ -110,6 +114,7 @@ pub struct WithMemory {
     vm: Vm,
     ram: GuestRam,
     pause: PauseSetup,
+    offers: Offers,
 }
 
 impl WithMemory {
@@ -121,14 +126,17 @@ impl WithMemory {
         let apic_limits = ApicLimits { x2apic: true, id_count: system.max_vcpu_id(), vcpu_count: system.max_vcpus() };
         machine.topology.check_apic(&apic_limits)?;
         limits::allow_open_files(machine.topology.vcpu_count())?;
-        let host_cpuid = system.supported_cpuid().map_err(AssemblyError::SupportedCpuid)?;
+        let mut host_cpuid = system.supported_cpuid().map_err(AssemblyError::SupportedCpuid)?;
         let (topology, map) = shape(machine.topology, &host_cpuid)?;
         let machine = Machine { topology, ..machine };
         let ram = GuestRam::map(&map)?;
         let mut vm = system.create_vm()?;
         vm.set_ram(ram.clone())?;
+        let offers = Offers::prepare(&machine.offer, system, &vm, &mut host_cpuid).map_err(AssemblyError::Offer)?;
+        // Where the kernel lacks it they fault in the guest all the same, and are not counted.
+        let _ = vm.exit_on_unknown_msrs();
         let pause = PauseSetup::prepare(&machine, system, &vm, &ram)?;
-        Ok(Self { machine, map, host_cpuid, vm, ram, pause })
+        Ok(Self { machine, map, host_cpuid, vm, ram, pause, offers })
     }
 
     /// Loads the kernel and writes everything it looks for in memory.
@@ -176,7 +184,7 @@ impl Loaded {
     /// # Errors
     /// No descriptors, a console that cannot be opened, a kernel that refuses an interrupt line.
     pub fn devices(self, observed: SharedObserved) -> Result<WithDevices, AssemblyError> {
-        let Self { memory: WithMemory { machine, host_cpuid, vm, ram, pause, .. }, entry } = self;
+        let Self { memory: WithMemory { machine, host_cpuid, vm, ram, pause, offers, .. }, entry } = self;
         let wide_ids = machine.topology.vcpus().any(|vcpu| machine.topology.apic_id(vcpu).0 > XAPIC_MAX_ID);
         vm.create_interrupt_controllers(wide_ids)?;
         let end = Arc::new(EndNote::new().map_err(AssemblyError::EventDescriptor)?);
@@ -190,7 +198,7 @@ impl Loaded {
         let ports = claim_ports(&end, Arc::new(paced), &power)?;
         let buses = Arc::new(Buses { ports: ports.build(), memory: BusBuilder::new().build() });
         let parts = Parts { buses, console, sink, events, power, end };
-        Ok(WithDevices { machine, host_cpuid, vm, ram, pause, entry, parts })
+        Ok(WithDevices { machine, host_cpuid, vm, ram, pause, offers, entry, parts })
     }
 }
 
@@ -266,6 +274,7 @@ pub struct WithDevices {
     vm: Vm,
     ram: GuestRam,
     pause: PauseSetup,
+    offers: Offers,
     entry: EntryState,
     parts: Parts,
 }
@@ -277,13 +286,16 @@ impl WithDevices {
     /// What the kernel refuses, vCPU by vCPU.
     pub fn vcpus(self) -> Result<WithVcpus, AssemblyError> {
         let topology = &self.machine.topology;
+        let intel = Vendor::of(&self.host_cpuid) == Vendor::Intel;
         let mut vcpus = Vec::with_capacity(topology.vcpus().count());
         for index in topology.vcpus() {
             let vcpu = self.vm.create_vcpu(topology.apic_id(index))?;
             let failed = |what| move |source| AssemblyError::VcpuState { vcpu: index, what, source };
             let mut entries = cpuid::specialise(&self.host_cpuid, topology, index);
             self.pause.announce(&mut entries);
+            self.offers.enforce(&vcpu).map_err(failed("paravirtual features"))?;
             vcpu.set_cpuid(&entries).map_err(failed("CPUID"))?;
+            vcpu.set_firmware_msrs(intel).map_err(failed("model-specific registers"))?;
             if index == VcpuIndex(0) {
                 vcpu.set_entry(self.entry).map_err(failed("entry state"))?;
             } else {
@@ -291,8 +303,8 @@ impl WithDevices {
             }
             vcpus.push(vcpu);
         }
-        let Self { machine, vm, ram, pause, parts, .. } = self;
-        Ok(WithVcpus { machine, vm, ram, pause, parts, vcpus })
+        let Self { machine, vm, ram, pause, offers, parts, .. } = self;
+        Ok(WithVcpus { machine, vm, ram, pause, offers, parts, vcpus })
     }
 }
 
@@ -302,6 +314,7 @@ pub struct WithVcpus {
     vm: Vm,
     ram: GuestRam,
     pause: PauseSetup,
+    offers: Offers,
     parts: Parts,
     vcpus: Vec<Vcpu>,
 }
@@ -313,7 +326,7 @@ impl WithVcpus {
     /// [`AssemblyError::Spawn`]; the threads that were started before are ended again.
     pub fn threads(self) -> Result<Assembled, AssemblyError> {
         kick::install_handler().map_err(AssemblyError::KickHandler)?;
-        let Self { machine, vm, ram, mut pause, parts, vcpus } = self;
+        let Self { machine, vm, ram, mut pause, offers, parts, vcpus } = self;
         let handles = machine
             .topology
             .vcpus()
@@ -325,7 +338,7 @@ impl WithVcpus {
             })
             .collect::<Result<Vec<_>, _>>()?;
         pause.start()?;
-        Ok(Assembled { handles, pause, parts, vm, ram, machine })
+        Ok(Assembled { handles, pause, offers, parts, vm, ram, machine })
     }
 }
 
@@ -336,6 +349,8 @@ pub struct Assembled {
     pub handles: Vec<VcpuHandle>,
     /// The pause handling.
     pub pause: PauseSetup,
+    /// What the guest is told of its host, and what KVM may do.
+    pub offers: Offers,
     /// The devices.
     pub parts: Parts,
     /// The VM.

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the guest is told of its host is what the flags chose, and the report says who decided.
+
+use lab::packages::{Flavour, Series};
+use libtest_mimic::{Failed, Trial};
+
+use crate::guests::{self, Guest, Run};
+use crate::{Set, none_of, trial};
+
+const KERNEL: (Series, Flavour) = (Series::V6_12, Flavour::Cloud);
+
+pub(crate) fn trials() -> Vec<Trial> {
+    vec![trial("paravirtual_features_and_cpu_features_are_what_was_chosen", Set::Full, chosen)]
+}
+
+/// What Linux says of each feature that it uses.
+const SIGNS: [(&str, &str); 4] = [
+    ("kvmclock", "kvm-clock: Using msrs"),
+    ("pv-ipi", "kvm-guest: setup PV IPIs"),
+    ("pv-tlb-flush", "KVM setup pv remote TLB flush"),
+    ("pv-unhalt", "PV spinlocks enabled"),
+];
+
+fn chosen() -> Result<(), Failed> {
+    let guest = |name: &str, options: &str| Guest {
+        options: options.to_owned(),
+        script: "grep -m 1 flags /proc/cpuinfo".to_owned(),
+        ..Guest::new(name, KERNEL, "--cpus 2")
+    };
+    let guests = [
+        guest("default", ""),
+        guest("nothing", "--pv none --cpu-mask sse4_2,rdrand"),
+        guest("some", "--pv kvmclock,steal-time,pv-tlb-flush --disable-exits hlt,pause --halt-poll 0"),
+    ];
+    let runs = guests::run(&guests)?;
+    let mut problems = Vec::new();
+    for (name, wanted) in [
+        ("default", &["kvmclock", "pv-ipi", "pv-tlb-flush", "pv-unhalt"][..]),
+        ("nothing", &[]),
+        ("some", &["kvmclock", "pv-tlb-flush"]),
+    ] {
+        let run = &runs[name];
+        run.ended_with(0)?;
+        for (feature, sign) in SIGNS {
+            let (used, chosen) = (run.console.contains(sign), wanted.contains(&feature));
+            if used != chosen || granted(run, &format!("pv.{feature}")) != Some(chosen) {
+                problems.push(format!("{name}: {feature}: Linux {used}, chosen {chosen}, report {:?}", run.report));
+            }
+        }
+    }
+    for feature in ["sse4_2", "rdrand"] {
+        let shown = |name: &str| runs[name].console.split_whitespace().any(|word| word == feature);
+        if !shown("default") || shown("nothing") {
+            problems.push(format!("{feature}: default {}, masked {}", shown("default"), shown("nothing")));
+        }
+    }
+    for name in ["no-exit.hlt", "no-exit.pause", "halt-poll", "pv-enforced"] {
+        if granted(&runs["some"], name).is_none() {
+            problems.push(format!("{name}: not in the report"));
+        }
+    }
+    none_of("the guest was told something else", &problems)
+}
+
+/// What the report says of one thing.
+fn granted(run: &Run, name: &str) -> Option<bool> {
+    let offers = run.report["offers"].as_array()?;
+    offers.iter().find(|offer| offer["name"] == name)?["granted"].as_bool()
+}
