@@ -14,6 +14,7 @@ pub mod layout;
 pub mod memory;
 pub mod offer;
 pub mod pause;
+pub mod placement;
 pub mod report;
 pub mod vcpu;
 pub mod vm;

@@ -3,6 +3,7 @@
 
 mod offers;
 mod pause;
+mod placed;
 mod placement;
 mod replay;
 mod run;
@@ -105,8 +106,11 @@ pub fn execute(args: impl IntoIterator<Item = OsString>, started: Instant) -> Re
         Invocation::Host { json } => host(json)?,
         Invocation::BenchPause(plan) => output(&bench::pause(&plan)?)?,
         Invocation::Replay { log } => replay::run(&log)?,
+        Invocation::Placement(Placement::Claims { config, json }) => {
+            output(&placement::claims(&config.resolve()?, json)?)?
+        }
         Invocation::Placement(Placement::Explain { config, fixture, format }) => {
-            output(&placement::explain(&config.topology()?, fixture.as_deref(), format)?)?
+            output(&placement::explain(&config.resolve()?, fixture.as_deref(), format)?)?
         }
         Invocation::Topology { config, format } => output(&topology::render(config.topology()?, format)?)?,
         Invocation::Lab { words } => {

@@ -51,6 +51,7 @@ pub(super) fn run(machine: Machine, started: Instant) -> Result<ExitStatus, RunE
     let observed = SharedObserved::default();
     let report = machine.report.clone();
     let assembled = WithMemory::map(machine, &system)?.load()?.devices(Arc::clone(&observed))?.vcpus()?.threads()?;
+    say(assembled.placement.remarks());
     let finished = assembled.start().wait(signals)?;
     let log = finished.machine.pause.driver().finish_log();
     let summary = Summary::of(&finished, &observed.lock().unwrap_or_else(PoisonError::into_inner), started);
@@ -60,6 +61,14 @@ pub(super) fn run(machine: Machine, started: Instant) -> Result<ExitStatus, RunE
     }
     log.map_err(RunError::DecisionLog)?;
     Ok(finished.outcome.status())
+}
+
+/// Says what of the placement could not be had, or is shared.
+fn say(remarks: &[String]) {
+    for remark in remarks {
+        // A closed stderr has no reader to miss it.
+        let _ = writeln!(io::stderr(), "vmm: placement: {remark}");
+    }
 }
 
 /// Says before the boot what would otherwise come out as an instruction that cannot be emulated. The run goes on: the

@@ -9,10 +9,11 @@ use std::time::{Duration, Instant};
 
 use vm_memory::{GuestMemoryBackend, GuestMemoryRegion};
 
-use super::{offers, pause};
+use super::{offers, pause, placed};
 use crate::host::{facts, memory_use};
 use crate::memory::GuestRam;
 use crate::pause::driver::Driver;
+use crate::placement::start::Placement;
 use crate::report::{Exit, Guest, Host, Monitor, Report, SCHEMA, Seen, Start, VcpuReport, Workload};
 use crate::vcpu::counters::ExitKind;
 use crate::vcpu::thread::VcpuHandle;
@@ -28,9 +29,9 @@ impl Summary {
     /// Measures a run that is at its end; `started` is when the process began.
     pub(super) fn of(finished: &Finished, observed: &Observed, started: Instant) -> Self {
         let topology = &finished.machine.machine.topology;
-        let pause = &finished.machine.pause;
+        let (pause, placement) = (&finished.machine.pause, &finished.machine.placement);
         let vcpus: Vec<VcpuReport> =
-            finished.machine.handles.iter().map(|handle| vcpu(handle, pause.driver())).collect();
+            finished.machine.handles.iter().map(|handle| vcpu(handle, pause.driver(), placement)).collect();
         let yields = vcpus.iter().map(|vcpu| vcpu.pause.yields.attempted).sum();
         let report = Report {
             schema: SCHEMA,
@@ -45,6 +46,7 @@ impl Summary {
             start: start(finished, observed, started),
             monitor: Monitor { pss_bytes: pss(&finished.machine.ram) },
             vcpus,
+            placement: placed::of_machine(placement),
             pause: pause.effective().clone(),
             offers: finished.machine.offers.grants().to_vec(),
             workload: observed.result.as_ref().map(|result| workload(result, yields)),
@@ -90,13 +92,14 @@ fn pss(ram: &GuestRam) -> u64 {
     memory_use::monitor_pss_bytes(&ranges).unwrap_or(0)
 }
 
-fn vcpu(handle: &VcpuHandle, driver: &Driver) -> VcpuReport {
+fn vcpu(handle: &VcpuHandle, driver: &Driver, placement: &Placement) -> VcpuReport {
     let counts = ExitKind::ALL.into_iter().map(|kind| (kind.name().to_owned(), handle.exits().get(kind)));
     VcpuReport {
         index: handle.index().0,
         apic_id: handle.apic_id().0,
         tid: handle.tid().unwrap_or(0),
         exits: counts.filter(|(_, count)| *count > 0).collect(),
+        placement: placed::of_vcpu(placement, handle.index()),
         pause: pause::of_vcpu(driver, handle.index()),
     }
 }
@@ -144,6 +147,7 @@ impl fmt::Display for Summary {
         }
         writeln!(f, "  monitor    {} KiB of memory (PSS without guest RAM)", monitor.pss_bytes >> 10)?;
         writeln!(f, "  exits      {}", exits(vcpus))?;
+        placed::tell(f, &self.report.placement, vcpus)?;
         offers::tell(f, &self.report.offers)?;
         pause::tell(f, &self.report.pause, vcpus)
     }

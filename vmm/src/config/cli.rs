@@ -55,6 +55,13 @@ pub enum Invocation {
 /// What `vmm placement` is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Placement {
+    /// Who has which CPUs of this host, and what the next machine would get.
+    Claims {
+        /// The next machine.
+        config: Box<MachineConfig>,
+        /// As JSON instead of text.
+        json: bool,
+    },
     /// Where this machine would go, and why.
     Explain {
         /// The machine asked for.
@@ -169,10 +176,16 @@ enum Command {
         #[arg(long, value_enum, default_value_t, value_name = "FORMAT", help_heading = "Output")]
         format: TopologyFormat,
     },
-    /// Print where vCPU threads and guest memory go on this host
+    /// Print who has which CPUs of this host, and what the next machine would get
+    #[command(args_conflicts_with_subcommands = true)]
     Placement {
+        #[command(flatten)]
+        machine: Box<MachineArgs>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
         #[command(subcommand)]
-        question: PlacementQuestion,
+        question: Option<PlacementQuestion>,
     },
     /// Run `vmm ARGS...` on an emulated host that has hardware virtualisation: vmm lab -- ARGS...
     #[command(disable_help_flag = true)]
@@ -262,7 +275,10 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Invocation, Cli
         Some(Command::Bench { what }) => Invocation::BenchPause(what.into_plan()),
         Some(Command::Replay { log }) => Invocation::Replay { log },
         Some(Command::Topology { machine, format }) => Invocation::Topology { config: machine.into_config()?, format },
-        Some(Command::Placement { question }) => Invocation::Placement(question.into_placement()?),
+        Some(Command::Placement { machine, json, question: None }) => {
+            Invocation::Placement(Placement::Claims { config: machine.into_config()?, json })
+        }
+        Some(Command::Placement { question: Some(question), .. }) => Invocation::Placement(question.into_placement()?),
         Some(Command::Lab { words }) => Invocation::Lab { words },
     })
 }
@@ -283,7 +299,7 @@ mod tests {
     fn machine(line: &[&str]) -> MachineConfig {
         match read(line).expect("well-formed") {
             Invocation::Run { config, .. } | Invocation::Topology { config, .. } => *config,
-            Invocation::Placement(Placement::Explain { config, .. }) => *config,
+            Invocation::Placement(Placement::Explain { config, .. } | Placement::Claims { config, .. }) => *config,
             Invocation::Host { .. }
             | Invocation::BenchPause(_)
             | Invocation::Replay { .. }
@@ -343,6 +359,11 @@ mod tests {
         };
         assert_eq!((config.cpus, fixture), (Some(CpusConfig::flat(8)), Some("server.txt".into())));
         assert_eq!(format, PlacementFormat::Svg);
+        let Ok(Invocation::Placement(Placement::Claims { config, json })) = read(&["placement", "--cpus=2", "--json"])
+        else {
+            unreachable!("the command is placement");
+        };
+        assert_eq!((config.cpus, json), (Some(CpusConfig::flat(2)), true));
     }
 
     #[test]

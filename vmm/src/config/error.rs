@@ -49,6 +49,14 @@ pub enum ConfigError {
         /// The first node without.
         node: usize,
     },
+    /// A preference for several host nodes.
+    #[error("numa: node {node} prefers the host nodes {host_nodes}; name one, or use policy=bind or policy=interleave")]
+    PreferredIsOne {
+        /// The node, by its place.
+        node: usize,
+        /// The host nodes as a list.
+        host_nodes: String,
+    },
     /// A number of equal nodes beside another `--numa`.
     #[error("numa {nodes}: a number of equal nodes stands alone; drop it, or the other --numa")]
     SplitIsNotAlone {

@@ -223,7 +223,7 @@ mod tests {
         assert_eq!(complaint("{\n\"cpus\": 4,\n\"colour\": true}"), format!("line 3: unknown key `colour`; {top}"));
         assert_eq!(
             complaint("[[numa]]\ncpus = \"0\"\nmem = \"1G\"\n"),
-            "line 3: unknown key `mem` in numa; known keys are cpus, memory"
+            "line 3: unknown key `mem` in numa; known keys are cpus, memory, host_node, policy"
         );
         assert_eq!(
             complaint("[cpus]\ncount = 4\ncore = 4\n"),

@@ -6,9 +6,11 @@
 
 use std::path::PathBuf;
 
+use topology::cpu_set::CpuSet;
 use topology::guest::GuestTopology;
+use topology::id::HostNode;
 
-use super::{OfferPlan, PausePlan, PlacementConfig, SerialConfig};
+use super::{MemoryPolicy, OfferPlan, PausePlan, PlacementConfig, SerialConfig};
 use crate::report::ReportTarget;
 
 /// What a run needs to know.
@@ -26,8 +28,19 @@ pub struct Machine {
     pub pause: PausePlan,
     /// What the guest is told of its host, and what KVM may do.
     pub offer: OfferPlan,
-    /// Where vCPU threads may run; `None` leaves it to the kernel.
-    pub placement: Option<PlacementConfig>,
+    /// Where vCPU threads run.
+    pub placement: PlacementConfig,
+    /// What is wished for each node, in the order of the nodes.
+    pub node_wishes: Vec<NodeWish>,
+}
+
+/// Where the memory of a guest node shall be on the host.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeWish {
+    /// On these host nodes; empty where nothing was said.
+    pub host_nodes: CpuSet<HostNode>,
+    /// Tied to them like this; `None` where nothing was said.
+    pub policy: Option<MemoryPolicy>,
 }
 
 /// What runs on a machine.

@@ -37,8 +37,9 @@ pub struct MachineConfig {
     /// NUMA nodes: a number of equal ones, or once for each node
     ///
     /// `--numa 4` splits vCPUs and memory evenly. `--numa cpus=[0-7],memory=1G` is one node; `cpus=[]` is a node with
-    /// memory alone.
-    #[arg(long, value_name = "N | cpus=[LIST],memory=SIZE")]
+    /// memory alone. `host-node=0` puts it on a node of the host, `policy=` (default, preferred, bind, interleave) says
+    /// how its memory is tied to that.
+    #[arg(long, value_name = "N | cpus=[LIST],memory=SIZE[,host-node=N][,policy=P]")]
     #[serde(with = "numa", skip_serializing_if = "Vec::is_empty")]
     pub numa: Vec<NumaEntry>,
 
@@ -131,8 +132,11 @@ pub struct MachineConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_mask: Option<CpuMask>,
 
-    /// Host CPUs that vCPU threads may use [default: those of the process]
-    #[arg(long, value_name = "pin=CPU | pin=[LIST]", help_heading = "Placement")]
+    /// Where vCPU threads run [default: auto]
+    ///
+    /// `auto` decides by the host's shape and keeps deciding, `spread` and `pack` decide once, `none` leaves it to the
+    /// kernel, `pin=[0,1]` names the CPUs. `,exclusive` behind it keeps other machines off (docs/placement.md).
+    #[arg(long, value_name = "auto | spread | pack | none | pin=[LIST]", help_heading = "Placement")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub placement: Option<PlacementConfig>,
 }
@@ -189,6 +193,7 @@ impl MachineConfig {
             pause: Some(PauseMode::default()),
             pause_source: Some(SourceChoice::default()),
             pause_mechanism: Some(MechanismChoice::default()),
+            placement: Some(PlacementConfig::default()),
             ..Self::default()
         };
         self.over(defaults)

@@ -14,6 +14,7 @@ mod file;
 mod known_keys;
 mod machine;
 mod machine_config;
+mod memory_policy;
 mod nearest;
 mod numa;
 mod offer;
@@ -30,8 +31,9 @@ pub use distance::DistanceConfig;
 pub use error::ConfigError;
 pub use file::{FileError, FileFormat, ParseError, PrintError, parse, print, read};
 pub use known_keys::UnknownKey;
-pub use machine::{Boot, Machine};
+pub use machine::{Boot, Machine, NodeWish};
 pub use machine_config::MachineConfig;
+pub use memory_policy::MemoryPolicy;
 pub use numa::{NodeConfig, NumaEntry};
 pub use offer::{CpuMask, OfferPlan, PvChoice, PvFeature, QuietExit, QuietExits};
 pub use pause::{

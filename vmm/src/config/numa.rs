@@ -9,12 +9,12 @@ use std::str::FromStr;
 use serde::de::{self, Deserializer, SeqAccess, Visitor};
 use serde::{Serialize, Serializer};
 use topology::cpu_set::CpuSet;
-use topology::id::VcpuIndex;
+use topology::id::{HostNode, VcpuIndex};
 
 use super::text::{key_value, number, set_once, split};
-use super::{ByteSize, ValueError};
+use super::{ByteSize, MemoryPolicy, ValueError};
 
-const KEYS: [&str; 2] = ["cpus", "memory"];
+const KEYS: [&str; 4] = ["cpus", "memory", "host-node", "policy"];
 
 /// One `--numa`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +35,13 @@ pub struct NodeConfig {
     /// Its memory. Given for every node, or for none: then the machine's memory is split evenly.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<ByteSize>,
+    /// Host nodes that hold its memory; its vCPUs go to the first. The keys `host-node` of the flag and `host_node` of
+    /// a file are the same.
+    #[serde(default, skip_serializing_if = "CpuSet::is_empty")]
+    pub host_node: CpuSet<HostNode>,
+    /// How its memory is tied to them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policy: Option<MemoryPolicy>,
 }
 
 impl FromStr for NumaEntry {
@@ -44,19 +51,22 @@ impl FromStr for NumaEntry {
         if !text.contains('=') {
             return number(text, 0, u32::MAX).map(Self::Split);
         }
-        let (mut cpus, mut memory) = (None, None);
+        let (mut cpus, mut memory, mut host_node, mut policy) = (None, None, None, None);
         for word in split(text)? {
             match key_value(word, &KEYS)? {
-                (0, value) => set_once(&mut cpus, KEYS[0], cpu_list(value)?)?,
-                (_, value) => set_once(&mut memory, KEYS[1], value.parse()?)?,
+                (0, value) => set_once(&mut cpus, KEYS[0], list(value)?)?,
+                (1, value) => set_once(&mut memory, KEYS[1], value.parse()?)?,
+                (2, value) => set_once(&mut host_node, KEYS[2], list(value)?)?,
+                (_, value) => set_once(&mut policy, KEYS[3], value.parse()?)?,
             }
         }
-        Ok(Self::Node(NodeConfig { cpus: cpus.unwrap_or_default(), memory }))
+        let (cpus, host_node) = (cpus.unwrap_or_default(), host_node.unwrap_or_default());
+        Ok(Self::Node(NodeConfig { cpus, memory, host_node, policy }))
     }
 }
 
 /// Reads `[0-3,8]`; the brackets may be left out where there is but one range.
-fn cpu_list(text: &str) -> Result<CpuSet<VcpuIndex>, ValueError> {
+fn list<Id: Copy + From<u32> + Into<u32>>(text: &str) -> Result<CpuSet<Id>, ValueError> {
     let inside = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
     Ok(inside.parse()?)
 }
@@ -65,8 +75,14 @@ impl fmt::Display for NumaEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Split(nodes) => write!(f, "{nodes}"),
-            Self::Node(NodeConfig { cpus, memory: None }) => write!(f, "cpus=[{cpus}]"),
-            Self::Node(NodeConfig { cpus, memory: Some(memory) }) => write!(f, "cpus=[{cpus}],memory={memory}"),
+            Self::Node(NodeConfig { cpus, memory, host_node, policy }) => {
+                write!(f, "cpus=[{cpus}]")?;
+                memory.iter().try_for_each(|memory| write!(f, ",memory={memory}"))?;
+                if !host_node.is_empty() {
+                    write!(f, ",host-node=[{host_node}]")?;
+                }
+                policy.iter().try_for_each(|policy| write!(f, ",policy={policy}"))
+            }
         }
     }
 }
@@ -126,10 +142,19 @@ mod tests {
     }
 
     #[test]
+    fn a_node_is_tied_to_host_nodes() {
+        let text = "cpus=[0-1],memory=1G,host-node=[0,2],policy=interleave";
+        let entry: NumaEntry = text.parse().expect("well-formed");
+        assert_eq!(entry.to_string(), text);
+        let NumaEntry::Node(node) = entry else { unreachable!("one node") };
+        assert_eq!((node.host_node.len(), node.policy), (2, Some(MemoryPolicy::Interleave)));
+    }
+
+    #[test]
     fn a_node_is_read() {
-        let node = NodeConfig { cpus: list("0-7"), memory: Some(ByteSize(1 << 30)) };
+        let node = NodeConfig { cpus: list("0-7"), memory: Some(ByteSize(1 << 30)), ..NodeConfig::default() };
         assert_eq!("cpus=[0-7],memory=1G".parse(), Ok(NumaEntry::Node(node)));
-        let memory_only = NodeConfig { cpus: CpuSet::new(), memory: Some(ByteSize(1 << 30)) };
+        let memory_only = NodeConfig { memory: Some(ByteSize(1 << 30)), ..NodeConfig::default() };
         assert_eq!("memory=1G".parse(), Ok(NumaEntry::Node(memory_only.clone())));
         assert_eq!("cpus=[],memory=1G".parse(), Ok(NumaEntry::Node(memory_only)));
         assert_eq!("4".parse(), Ok(NumaEntry::Split(4)));
@@ -141,9 +166,9 @@ mod tests {
             ("cpus=[3-0]", "range 3-0 in a CPU list runs backwards: write 0-3"),
             ("cpus=[0-65536]", "CPU 65536 in a CPU list is above 65535, the highest that a list may name"),
             ("cpus=[0-3", "brackets in `cpus=[0-3` do not match; a list is written [0-3,8]"),
-            ("cpu=[0-3]", "unknown key `cpu`, did you mean `cpus`?; known keys are cpus, memory"),
+            ("cpu=[0-3]", "unknown key `cpu`, did you mean `cpus`?; known keys are cpus, memory, host-node, policy"),
             ("four", "`four` is not a whole number from 0 to 4294967295"),
-            ("cpus=0-3,5", "`5` is not of the form key=value; known keys are cpus, memory"),
+            ("cpus=0-3,5", "`5` is not of the form key=value; known keys are cpus, memory, host-node, policy"),
         ] {
             assert_eq!(text.parse::<NumaEntry>().expect_err(text).to_string(), message);
         }

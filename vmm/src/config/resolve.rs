@@ -13,8 +13,8 @@ use topology::guest::{
 };
 
 use super::{
-    Boot, ByteSize, ConfigError, CpusConfig, Machine, MachineConfig, NodeConfig, NumaEntry, OfferPlan, PausePlan,
-    SerialConfig, pause,
+    Boot, ByteSize, ConfigError, CpusConfig, Machine, MachineConfig, MemoryPolicy, NodeConfig, NodeWish, NumaEntry,
+    OfferPlan, PausePlan, SerialConfig, pause,
 };
 use crate::report::{self, ReportTarget};
 
@@ -29,12 +29,14 @@ impl MachineConfig {
         let boot = config.boot()?;
         let pause = config.pause_plan(topology.vcpu_count())?;
         let offer = config.offer_plan()?;
+        let node_wishes = config.node_wishes()?;
         let serial = config.serial.unwrap_or_default();
         if let SerialConfig::File(path) = &serial {
             report::check_output("--serial", path)?;
         }
         let report = config.report.as_deref().map(ReportTarget::check).transpose()?;
-        Ok(Machine { topology, boot, serial, report, pause, offer, placement: config.placement })
+        let placement = config.placement.unwrap_or_default();
+        Ok(Machine { topology, boot, serial, report, pause, offer, placement, node_wishes })
     }
 
     fn offer_plan(&self) -> Result<OfferPlan, ConfigError> {
@@ -50,6 +52,24 @@ impl MachineConfig {
             }
             _ => Ok(plan),
         }
+    }
+
+    /// What is wished for each node, in the order of the nodes.
+    ///
+    /// # Errors
+    /// A memory policy that does not go with the host nodes.
+    pub fn node_wishes(&self) -> Result<Vec<NodeWish>, ConfigError> {
+        let nodes = match only_nodes(&self.numa)? {
+            Nodes::Equal(nodes) => return Ok(vec![NodeWish::default(); nodes as usize]),
+            Nodes::Each(nodes) => nodes,
+        };
+        let wish = |(node, config): (usize, &&NodeConfig)| match (config.policy, config.host_node.len()) {
+            (Some(MemoryPolicy::Preferred), 2..) => {
+                Err(ConfigError::PreferredIsOne { node, host_nodes: config.host_node.to_string() })
+            }
+            (policy, _) => Ok(NodeWish { host_nodes: config.host_node.clone(), policy }),
+        };
+        nodes.iter().enumerate().map(wish).collect()
     }
 
     fn pause_plan(&self, vcpus: u32) -> Result<PausePlan, ConfigError> {

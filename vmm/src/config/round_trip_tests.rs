@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What is printed reads back: `parse(print(c)) == c` for any configuration, and no text makes the parser panic.
 
+use policy::placement::Mode;
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use topology::cpu_set::MAX_ID;
-use topology::id::{HostCpu, NodeId, VcpuIndex};
+use topology::id::{HostCpu, HostNode, NodeId, VcpuIndex};
 
 use super::*;
 
@@ -24,10 +25,15 @@ fn cpus() -> impl Strategy<Value = CpusConfig> {
 }
 
 fn node() -> impl Strategy<Value = NumaEntry> {
-    (vec(0..=MAX_ID, 0..9), option::of(any::<u64>())).prop_map(|(cpus, memory)| {
-        let cpus = cpus.into_iter().map(VcpuIndex).collect();
-        NumaEntry::Node(NodeConfig { cpus, memory: memory.map(ByteSize) })
-    })
+    let policies = [MemoryPolicy::Default, MemoryPolicy::Preferred, MemoryPolicy::Bind, MemoryPolicy::Interleave];
+    let policy = option::of(proptest::sample::select(policies.to_vec()));
+    (vec(0..=MAX_ID, 0..9), option::of(any::<u64>()), vec(0..=MAX_ID, 0..3), policy).prop_map(
+        |(cpus, memory, host_node, policy)| {
+            let cpus = cpus.into_iter().map(VcpuIndex).collect();
+            let host_node = host_node.into_iter().map(HostNode).collect();
+            NumaEntry::Node(NodeConfig { cpus, memory: memory.map(ByteSize), host_node, policy })
+        },
+    )
 }
 
 fn numa() -> impl Strategy<Value = Vec<NumaEntry>> {
@@ -59,7 +65,9 @@ fn pausing() -> impl Strategy<Value = MachineConfig> {
         (0..=i64::MAX, 10_000..60_000_000_000u64, 1_000..1_000_000_000u64).prop_map(|(seed, mean, hold)| {
             format!("seed={seed},mean={mean}ns,hold={hold}ns,vcpus=[1-3]").parse().expect("well-formed")
         });
-    let pin = vec(0..=MAX_ID, 1..5).prop_map(|cpus| PlacementConfig::Pin(cpus.into_iter().map(HostCpu).collect()));
+    let pin = vec(0..=MAX_ID, 1..5).prop_map(|cpus| Mode::Pin(cpus.into_iter().map(HostCpu).collect()));
+    let modes = prop_oneof![pin, proptest::sample::select(vec![Mode::Auto, Mode::Spread, Mode::Pack])];
+    let pin = (modes, any::<bool>()).prop_map(|(mode, exclusive)| PlacementConfig { mode, exclusive });
     let offer = option::of(0..u32::MAX);
     (mode, vec(parameter, 0..4), option::of(injection), option::of(pin), offer).prop_map(
         |(pause, pause_set, inject_preemption, placement, halt_poll)| MachineConfig {

@@ -129,6 +129,20 @@ pub enum ValueError {
         /// What was written.
         value: String,
     },
+    /// Not a placement.
+    #[error(
+        "`{value}` is no placement; write auto, spread, pack, none, pin=CPU or pin=[LIST], and ,exclusive behind any but none"
+    )]
+    Placement {
+        /// What was written.
+        value: String,
+    },
+    /// Not a memory policy.
+    #[error("`{value}` is no memory policy; write default, preferred, bind or interleave")]
+    MemoryPolicy {
+        /// What was written.
+        value: String,
+    },
 }
 
 fn did_you_mean(nearest: Option<&str>) -> String {

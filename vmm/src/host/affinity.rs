@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#![expect(unsafe_code, reason = "sched_setaffinity and sched_getaffinity have no safe wrapper")]
+#![expect(unsafe_code, reason = "sched_setaffinity and its kind have no safe wrapper")]
 //! Which host CPUs a thread may run on.
 
 use std::io;
+use std::os::unix::thread::RawPthread;
 
 use topology::cpu_set::CpuSet;
 use topology::id::HostCpu;
@@ -11,19 +12,45 @@ use topology::id::HostCpu;
 const WORDS: usize = 128;
 const BITS: usize = 64;
 
+type Mask = [u64; WORDS];
+
 /// Lets the calling thread run on these CPUs only.
 ///
 /// # Errors
 /// The kernel's own: `EINVAL` if none of them is online and allowed by the cpuset.
 pub fn pin_this_thread(cpus: impl IntoIterator<Item = HostCpu>) -> io::Result<()> {
-    let mut mask = [0u64; WORDS];
-    for cpu in cpus {
-        let word = mask.get_mut(cpu.index() / BITS).ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))?;
-        *word |= 1 << (cpu.index() % BITS);
-    }
-    // SAFETY: the kernel reads as many bytes as the mask has; 0 is the calling thread.
-    let result = unsafe { libc::syscall(libc::SYS_sched_setaffinity, 0, size_of_val(&mask), mask.as_ptr()) };
+    set(0, cpus)
+}
+
+/// Lets a thread run on these CPUs only; 0 is the calling thread.
+///
+/// # Errors
+/// The kernel's own: `EINVAL` if none of them is online and allowed by the cpuset, `ESRCH` if the thread has ended.
+pub fn set(tid: i32, cpus: impl IntoIterator<Item = HostCpu>) -> io::Result<()> {
+    let mask = mask(cpus)?;
+    // SAFETY: the kernel reads as many bytes as the mask has.
+    let result = unsafe { libc::syscall(libc::SYS_sched_setaffinity, tid, size_of_val(&mask), mask.as_ptr()) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Lets a thread that need not have run yet run on these CPUs only.
+///
+/// # Errors
+/// As of [`set`].
+///
+/// # Safety
+/// `thread` is one that was not joined.
+pub unsafe fn set_of_pthread(thread: RawPthread, cpus: impl IntoIterator<Item = HostCpu>) -> io::Result<()> {
+    let mask = mask(cpus)?;
+    // SAFETY: glibc hands the mask to the kernel, which reads as many bytes as it has; the caller vouches for `thread`.
+    let result = unsafe {
+        libc::pthread_setaffinity_np(
+            thread as libc::pthread_t,
+            size_of_val(&mask),
+            mask.as_ptr().cast::<libc::cpu_set_t>(),
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(result)) }
 }
 
 /// The CPUs the calling thread may run on.
@@ -31,7 +58,7 @@ pub fn pin_this_thread(cpus: impl IntoIterator<Item = HostCpu>) -> io::Result<()
 /// # Errors
 /// The kernel's own.
 pub fn of_this_thread() -> io::Result<CpuSet<HostCpu>> {
-    let mut mask = [0u64; WORDS];
+    let mut mask: Mask = [0; WORDS];
     // SAFETY: the kernel writes at most as many bytes as the mask has.
     let result = unsafe { libc::syscall(libc::SYS_sched_getaffinity, 0, size_of_val(&mask), mask.as_mut_ptr()) };
     if result < 0 {
@@ -41,6 +68,15 @@ pub fn of_this_thread() -> io::Result<CpuSet<HostCpu>> {
         .zip(mask)
         .flat_map(|(word, bits)| (0..64).filter(move |bit| bits >> bit & 1 == 1).map(move |bit| word * 64 + bit));
     Ok(ids.map(HostCpu).collect())
+}
+
+fn mask(cpus: impl IntoIterator<Item = HostCpu>) -> io::Result<Mask> {
+    let mut mask = [0; WORDS];
+    for cpu in cpus {
+        let word = mask.get_mut(cpu.index() / BITS).ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))?;
+        *word |= 1 << (cpu.index() % BITS);
+    }
+    Ok(mask)
 }
 
 #[cfg(test)]
@@ -55,5 +91,10 @@ mod tests {
         assert_eq!(of_this_thread().unwrap().iter().collect::<Vec<_>>(), [first]);
         assert!(pin_this_thread([HostCpu(1 << 20)]).is_err());
         pin_this_thread(before.iter()).unwrap();
+    }
+
+    #[test]
+    fn no_cpu_at_all_is_refused() {
+        assert_eq!(set(0, []).unwrap_err().raw_os_error(), Some(libc::EINVAL));
     }
 }

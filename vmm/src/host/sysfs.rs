@@ -31,19 +31,23 @@ pub fn host() -> Result<HostTopology, HostError> {
     HostTopology::from_capture(&capture(&read_small, affinity::of_this_thread().ok().as_ref())?)
 }
 
+/// Which CPUs there are and which may be used, of the host as it is now; nothing of its shape.
+///
+/// # Errors
+/// As of [`host`].
+pub fn limits() -> Result<HostTopology, HostError> {
+    HostTopology::from_capture(&capture_limits(&read_small, affinity::of_this_thread().ok().as_ref())?.capture)
+}
+
 /// Captures the host that `read` shows; `affinity` is that of the process, if known.
 ///
 /// # Errors
 /// [`HostError::CaptureTooLarge`] for a host beyond all limits.
 pub fn capture(read: ReadText<'_>, affinity: Option<&CpuSet<HostCpu>>) -> Result<Capture, HostError> {
-    let mut reading = Reading { read, capture: Capture::default() };
-    if let Some(cpus) = affinity {
-        reading.capture.insert(path::AFFINITY, &cpus.to_string())?;
-    }
-    reading.own_limits()?;
-    let online = reading.list(&format!("{CPU}/online"))?;
-    reading.file(&format!("{CPU}/isolated"))?;
+    let mut reading = capture_limits(read, affinity)?;
     reading.file_at(path::ITMT_ENABLED, "/proc/sys/kernel/sched_itmt_enabled")?;
+    let online: CpuSet<HostCpu> =
+        reading.capture.get(&format!("{CPU}/online")).and_then(|text| text.parse().ok()).unwrap_or_default();
     let cpus = if online.is_empty() { affinity.cloned().unwrap_or_default() } else { online };
     reading.cpus(&cpus)?;
     // A list of nodes has the format of a list of CPUs.
@@ -54,6 +58,17 @@ pub fn capture(read: ReadText<'_>, affinity: Option<&CpuSet<HostCpu>>) -> Result
         }
     }
     Ok(reading.capture)
+}
+
+fn capture_limits<'a>(read: ReadText<'a>, affinity: Option<&CpuSet<HostCpu>>) -> Result<Reading<'a>, HostError> {
+    let mut reading = Reading { read, capture: Capture::default() };
+    if let Some(cpus) = affinity {
+        reading.capture.insert(path::AFFINITY, &cpus.to_string())?;
+    }
+    reading.own_limits()?;
+    reading.file(&format!("{CPU}/online"))?;
+    reading.file(&format!("{CPU}/isolated"))?;
+    Ok(reading)
 }
 
 /// Where the cpuset of a process is shown, nearest first: its own cgroup, then those above it, which hold where a
@@ -108,12 +123,6 @@ impl Reading<'_> {
 
     fn file(&mut self, path: &str) -> Result<bool, HostError> {
         self.file_at(path, &format!("/sys/{path}"))
-    }
-
-    /// Captures a list; empty if there is none, or none that can be read: then the host is refused for that.
-    fn list(&mut self, path: &str) -> Result<CpuSet<HostCpu>, HostError> {
-        self.file(path)?;
-        Ok(self.capture.get(path).and_then(|text| text.parse().ok()).unwrap_or_default())
     }
 
     fn own_limits(&mut self) -> Result<(), HostError> {

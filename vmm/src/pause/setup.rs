@@ -8,7 +8,7 @@ use std::sync::Arc;
 use kvm_ioctls::Cap;
 use policy::pause::PauseConfig;
 use topology::cpuid::CpuidEntry;
-use topology::id::{HostCpu, VcpuIndex};
+use topology::id::VcpuIndex;
 
 use super::driver::{Driver, DriverParts};
 use super::effective::{Effective, Grant};
@@ -19,8 +19,8 @@ use super::runqueue::{ProcView, RunqueueView};
 use super::thread::{Kit, VcpuPause};
 use super::tracepoint::Tracepoint;
 use super::yielding::{self, YieldProbe};
-use crate::config::{InjectionConfig, Machine, MechanismChoice, PauseMode, PausePlan, PlacementConfig, SourceChoice};
-use crate::host::{affinity, facts};
+use crate::config::{InjectionConfig, Machine, MechanismChoice, PauseMode, PausePlan, SourceChoice};
+use crate::host::facts;
 use crate::kvm::system::System;
 use crate::kvm::vm::Vm;
 use crate::memory::GuestRam;
@@ -36,16 +36,6 @@ pub enum PauseError {
         path: PathBuf,
         /// The kernel's reason.
         source: io::Error,
-    },
-    /// CPUs that vCPU threads cannot be put on.
-    #[error("--placement {placement}: {source}; this process may use the host CPUs {allowed}")]
-    Placement {
-        /// As given.
-        placement: String,
-        /// The kernel's reason.
-        source: io::Error,
-        /// What the process may use.
-        allowed: String,
     },
     /// A helper thread.
     #[error("a thread beside the vCPUs cannot be started: {0}; raise the limit on processes (ulimit -u, pids cgroup)")]
@@ -81,13 +71,18 @@ pub struct PauseSetup {
 
 impl PauseSetup {
     /// Finds out what the host grants of what the machine asks for. PAUSE exits are switched off here, for that must
-    /// happen before the first vCPU is made.
+    /// happen before the first vCPU is made. `usable_cpus` is how many host CPUs the vCPUs have together.
     ///
     /// # Errors
     /// [`PauseError`].
-    pub fn prepare(machine: &Machine, system: &System, vm: &Vm, ram: &GuestRam) -> Result<Self, PauseError> {
+    pub fn prepare(
+        machine: &Machine,
+        system: &System,
+        vm: &Vm,
+        ram: &GuestRam,
+        usable_cpus: u32,
+    ) -> Result<Self, PauseError> {
         let plan = &machine.pause;
-        let pin = pinning(machine.placement.as_ref())?;
         let probe = (plan.mode == PauseMode::Act).then(yielding::probe);
         let mut config = plan.policy;
         let mechanisms = grant_mechanisms(plan, probe, &mut config);
@@ -117,7 +112,7 @@ impl PauseSetup {
             mechanism: plan.mechanism,
             config,
             apic_ids: machine.topology.vcpus().map(|vcpu| machine.topology.apic_id(vcpu)).collect(),
-            usable_cpus: usable_cpus(&pin),
+            usable_cpus,
             runqueues,
             decision_log: plan.decision_log.clone(),
         };
@@ -130,7 +125,7 @@ impl PauseSetup {
         let ram = samples.then(|| ram.clone());
         Ok(Self {
             driver: Arc::new(driver),
-            kit: Kit { port: served, counted, tracepoint, ram, pin, threads },
+            kit: Kit { port: served, counted, tracepoint, ram, threads },
             spins,
             effective,
             injection: plan.injection.clone(),
@@ -186,23 +181,6 @@ impl PauseSetup {
     pub fn effective(&self) -> &Effective {
         &self.effective
     }
-}
-
-fn pinning(placement: Option<&PlacementConfig>) -> Result<Vec<HostCpu>, PauseError> {
-    let Some(PlacementConfig::Pin(cpus)) = placement else { return Ok(Vec::new()) };
-    let allowed = affinity::of_this_thread().unwrap_or_default();
-    if allowed.intersection(cpus).is_empty() {
-        return Err(PauseError::Placement {
-            placement: format!("pin=[{cpus}]"),
-            source: io::Error::from_raw_os_error(libc::EINVAL),
-            allowed: allowed.to_string(),
-        });
-    }
-    Ok(cpus.iter().collect())
-}
-
-fn usable_cpus(pin: &[HostCpu]) -> u32 {
-    if pin.is_empty() { facts::cpus_online() } else { u32::try_from(pin.len()).unwrap_or(u32::MAX) }
 }
 
 /// Whether the pause port is announced and served.

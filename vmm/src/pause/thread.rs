@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use policy::pause::YieldOutcome;
 use policy::time::Nanos;
-use topology::id::{HostCpu, VcpuIndex};
+use topology::id::VcpuIndex;
 use vm_memory::{Bytes, GuestAddress};
 
 use super::clock;
@@ -21,7 +21,6 @@ use super::sampler;
 use super::seat::Seat;
 use super::tracepoint::{self, PauseExits, Tracepoint};
 use super::yielding::{current_cpu, sched_yield, switches};
-use crate::host::affinity;
 use crate::kvm::vcpu::Vcpu;
 use crate::layout;
 use crate::memory::GuestRam;
@@ -51,8 +50,6 @@ pub struct Kit {
     pub tracepoint: Option<Tracepoint>,
     /// Where the sampler reads guest code.
     pub ram: Option<GuestRam>,
-    /// CPUs the thread is pinned to; empty for no pinning.
-    pub pin: Vec<HostCpu>,
     /// Where threads make themselves known.
     pub threads: Arc<ProcView>,
 }
@@ -161,10 +158,6 @@ impl VcpuHook for VcpuPause {
                 Ok(exits) => self.exits = Some(exits),
                 Err(error) => self.driver.note_unseen(self.me, &error),
             }
-        }
-        if !self.kit.pin.is_empty() {
-            // Checked before the run; a CPU that went offline since leaves the thread where the kernel puts it.
-            let _ = affinity::pin_this_thread(self.kit.pin.iter().copied());
         }
     }
 

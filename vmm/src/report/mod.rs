@@ -5,10 +5,12 @@
 //! stable. They are documented in `docs/report.md`, described by `docs/report.schema.json`, and only ever added to.
 
 mod exit_status;
+mod placement;
 mod run;
 mod target;
 
 pub use exit_status::ExitStatus;
+pub use placement::{NodeMemoryReport, PlacementReport, VcpuPlacementReport};
 pub use run::{
     Exit, Guest, Host, KvmKind, Monitor, PauseReport, Report, SCHEMA, Seen, Start, VcpuReport, Workload, YieldReport,
 };

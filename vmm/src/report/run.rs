@@ -9,7 +9,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::ExitStatus;
+use super::{ExitStatus, PlacementReport, VcpuPlacementReport};
 use crate::pause::effective::{Effective, Grant};
 
 /// Value of [`Report::schema`]: raised only if a key changes its meaning, never when one is added.
@@ -32,6 +32,8 @@ pub struct Report {
     pub monitor: Monitor,
     /// One entry a vCPU, in the order of the index.
     pub vcpus: Vec<VcpuReport>,
+    /// Where it was on the host.
+    pub placement: PlacementReport,
     /// What was asked for about pause loops, and what the host granted.
     pub pause: Effective,
     /// What the guest was told of its host and what KVM was allowed to do: asked for, granted, and who decided.
@@ -141,6 +143,9 @@ pub struct VcpuReport {
     pub tid: i32,
     /// Exits to the monitor by kind; a kind that never happened is absent.
     pub exits: BTreeMap<String, u64>,
+    /// Where its thread was; absent where the kernel decided.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub placement: Option<VcpuPlacementReport>,
     /// What was done about its pause loops.
     pub pause: PauseReport,
 }

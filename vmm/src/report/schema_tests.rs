@@ -5,7 +5,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
+use policy::placement::Rule;
 use serde_json::Value;
+use topology::cpu_set::CpuSet;
+use topology::id::HostNode;
 
 use super::*;
 use crate::pause::effective::{Effective, Grant};
@@ -19,6 +22,7 @@ fn schema() -> Value {
 /// A report with every key.
 fn full() -> Report {
     let exits = BTreeMap::from([("io".to_owned(), 12), ("halt".to_owned(), 3)]);
+    let placed = VcpuPlacementReport { cpus: CpuSet::first(1), rule: Rule::House };
     Report {
         schema: SCHEMA,
         exit: ExitStatus::PoweredOff.into(),
@@ -26,7 +30,27 @@ fn full() -> Report {
         guest: Guest { cpus: 4, nodes: 2, memory_bytes: 512 << 20, seen: Some(Seen { cpus: 4, nodes: 2 }) },
         start: Start { first_instruction_us: Some(1800), last_ap_us: Some(9000) },
         monitor: Monitor { pss_bytes: 2 << 20 },
-        vcpus: vec![VcpuReport { index: 0, apic_id: 0, tid: 4711, exits, pause: PauseReport::default() }],
+        vcpus: vec![VcpuReport {
+            index: 0,
+            apic_id: 0,
+            tid: 4711,
+            exits,
+            placement: Some(placed),
+            pause: PauseReport::default(),
+        }],
+        placement: PlacementReport {
+            asked: "auto".into(),
+            claimed: Some(CpuSet::first(2)),
+            other_threads: Some(CpuSet::first(1)),
+            notes: vec!["CPUs 0-1 are shared with other VMs (processes 7)".into()],
+            memory: vec![NodeMemoryReport {
+                node: 0,
+                policy: "bind".into(),
+                host_nodes: CpuSet::first(1),
+                asked_pages: 9,
+                found_pages: BTreeMap::from([(HostNode(0), 4)]),
+            }],
+        },
         pause: Effective {
             mode: "act".to_owned(),
             sources: vec![Grant::no("tracepoint", "no tracefs", Some("mount it"))],
@@ -57,6 +81,7 @@ fn least() -> Report {
     report.guest.seen = None;
     report.start = Start::default();
     report.workload = None;
+    (report.placement.claimed, report.placement.other_threads, report.vcpus[0].placement) = (None, None, None);
     let grants = [&mut report.pause.sources, &mut report.pause.mechanisms, &mut report.pause.views, &mut report.offers];
     grants.into_iter().flatten().for_each(|grant| grant.remedy = None);
     report
@@ -65,7 +90,9 @@ fn least() -> Report {
 /// Every path of an object key in a document; list items are `[]`, and the free keys of `exits` are left out.
 fn paths(value: &Value, at: &str, found: &mut BTreeSet<String>) {
     match value {
-        Value::Object(map) if ![".exits", ".bailed", ".parameters"].iter().any(|free| at.ends_with(free)) => {
+        Value::Object(map)
+            if ![".exits", ".bailed", ".parameters", ".found_pages"].iter().any(|free| at.ends_with(free)) =>
+        {
             map.iter().for_each(|(key, inside)| {
                 let path = format!("{at}.{key}");
                 paths(inside, &path, found);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#![expect(unsafe_code, reason = "pthread_kill on a thread that is not joined yet")]
+#![expect(unsafe_code, reason = "pthread_kill and affinity of a thread that is not joined yet")]
 //! vCPU threads: started, named, kicked, joined. No exit logic.
 
 use std::io;
@@ -9,13 +9,15 @@ use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use topology::id::{ApicId, VcpuIndex};
+use topology::cpu_set::CpuSet;
+use topology::id::{ApicId, HostCpu, VcpuIndex};
 
 use super::control::{Mailbox, NoAnswer, Reply, Request, State};
 use super::counters::ExitCounters;
 use super::hook::VcpuHook;
 use super::kick::{self, Kickable};
 use super::run_loop::{AccessHandler, End, RunLoop};
+use crate::host::affinity;
 use crate::kvm::vcpu::Vcpu;
 
 /// Stack of a vCPU thread, in bytes. The run loop is shallow; what is not touched costs nothing.
@@ -111,6 +113,16 @@ impl VcpuHandle {
             0 => None,
             tid => Some(tid),
         }
+    }
+
+    /// Lets the thread run on these host CPUs only, from now on.
+    ///
+    /// # Errors
+    /// The kernel's own: `EINVAL` if none of them is online and allowed, `ESRCH` if the thread has ended.
+    pub fn confine(&self, cpus: &CpuSet<HostCpu>) -> io::Result<()> {
+        let Some(thread) = &self.thread else { return Err(io::Error::from_raw_os_error(libc::ESRCH)) };
+        // SAFETY: the thread is not joined while `self.thread` is there.
+        unsafe { affinity::set_of_pthread(thread.as_pthread_t(), cpus.iter()) }
     }
 
     /// The state it last reported.

@@ -35,6 +35,7 @@ use crate::layout;
 use crate::memory::{GuestRam, MemoryError};
 use crate::offer::Offers;
 use crate::pause::setup::{PauseError, PauseSetup};
+use crate::placement::start::{Placement, StartError};
 use crate::vcpu::kick;
 use crate::vcpu::thread::{SpawnError, VcpuHandle};
 
@@ -95,6 +96,9 @@ pub enum AssemblyError {
         /// The kernel's reason.
         source: io::Error,
     },
+    /// The placement.
+    #[error(transparent)]
+    Placement(#[from] StartError),
     /// The pause handling.
     #[error(transparent)]
     Pause(#[from] PauseError),
@@ -113,6 +117,7 @@ pub struct WithMemory {
     host_cpuid: Vec<CpuidEntry>,
     vm: Vm,
     ram: GuestRam,
+    placement: Placement,
     pause: PauseSetup,
     offers: Offers,
 }
@@ -129,14 +134,16 @@ impl WithMemory {
         let mut host_cpuid = system.supported_cpuid().map_err(AssemblyError::SupportedCpuid)?;
         let (topology, map) = shape(machine.topology, &host_cpuid)?;
         let machine = Machine { topology, ..machine };
+        let mut placement = Placement::decide(&machine)?;
         let ram = GuestRam::map(&map)?;
+        placement.bind(&map, &ram)?;
         let mut vm = system.create_vm()?;
         vm.set_ram(ram.clone())?;
         let offers = Offers::prepare(&machine.offer, system, &vm, &mut host_cpuid).map_err(AssemblyError::Offer)?;
         // Where the kernel lacks it they fault in the guest all the same, and are not counted.
         let _ = vm.exit_on_unknown_msrs();
-        let pause = PauseSetup::prepare(&machine, system, &vm, &ram)?;
-        Ok(Self { machine, map, host_cpuid, vm, ram, pause, offers })
+        let pause = PauseSetup::prepare(&machine, system, &vm, &ram, placement.usable_cpus())?;
+        Ok(Self { machine, map, host_cpuid, vm, ram, placement, pause, offers })
     }
 
     /// Loads the kernel and writes everything it looks for in memory.
@@ -184,7 +191,7 @@ impl Loaded {
     /// # Errors
     /// No descriptors, a console that cannot be opened, a kernel that refuses an interrupt line.
     pub fn devices(self, observed: SharedObserved) -> Result<WithDevices, AssemblyError> {
-        let Self { memory: WithMemory { machine, host_cpuid, vm, ram, pause, offers, .. }, entry } = self;
+        let Self { memory: WithMemory { machine, host_cpuid, vm, ram, placement, pause, offers, .. }, entry } = self;
         let wide_ids = machine.topology.vcpus().any(|vcpu| machine.topology.apic_id(vcpu).0 > XAPIC_MAX_ID);
         vm.create_interrupt_controllers(wide_ids)?;
         let end = Arc::new(EndNote::new().map_err(AssemblyError::EventDescriptor)?);
@@ -198,7 +205,7 @@ impl Loaded {
         let ports = claim_ports(&end, Arc::new(paced), &power)?;
         let buses = Arc::new(Buses { ports: ports.build(), memory: BusBuilder::new().build() });
         let parts = Parts { buses, console, sink, events, power, end };
-        Ok(WithDevices { machine, host_cpuid, vm, ram, pause, offers, entry, parts })
+        Ok(WithDevices { machine, host_cpuid, vm, ram, placement, pause, offers, entry, parts })
     }
 }
 
@@ -273,6 +280,7 @@ pub struct WithDevices {
     host_cpuid: Vec<CpuidEntry>,
     vm: Vm,
     ram: GuestRam,
+    placement: Placement,
     pause: PauseSetup,
     offers: Offers,
     entry: EntryState,
@@ -303,8 +311,8 @@ impl WithDevices {
             }
             vcpus.push(vcpu);
         }
-        let Self { machine, vm, ram, pause, offers, parts, .. } = self;
-        Ok(WithVcpus { machine, vm, ram, pause, offers, parts, vcpus })
+        let Self { machine, vm, ram, placement, pause, offers, parts, .. } = self;
+        Ok(WithVcpus { machine, vm, ram, placement, pause, offers, parts, vcpus })
     }
 }
 
@@ -313,6 +321,7 @@ pub struct WithVcpus {
     machine: Machine,
     vm: Vm,
     ram: GuestRam,
+    placement: Placement,
     pause: PauseSetup,
     offers: Offers,
     parts: Parts,
@@ -323,10 +332,11 @@ impl WithVcpus {
     /// Starts a thread for each vCPU. None of them runs guest code before it is asked to.
     ///
     /// # Errors
-    /// [`AssemblyError::Spawn`]; the threads that were started before are ended again.
+    /// [`AssemblyError::Spawn`], or [`AssemblyError::Placement`] for CPUs they cannot be put on; the threads that were
+    /// started before are ended again.
     pub fn threads(self) -> Result<Assembled, AssemblyError> {
         kick::install_handler().map_err(AssemblyError::KickHandler)?;
-        let Self { machine, vm, ram, mut pause, offers, parts, vcpus } = self;
+        let Self { machine, vm, ram, mut placement, mut pause, offers, parts, vcpus } = self;
         let handles = machine
             .topology
             .vcpus()
@@ -337,8 +347,9 @@ impl WithVcpus {
                 VcpuHandle::spawn(index, apic_id, vcpu, buses, pause.hook(index), end)
             })
             .collect::<Result<Vec<_>, _>>()?;
+        placement.confine(&handles)?;
         pause.start()?;
-        Ok(Assembled { handles, pause, offers, parts, vm, ram, machine })
+        Ok(Assembled { handles, placement, pause, offers, parts, vm, ram, machine })
     }
 }
 
@@ -347,6 +358,8 @@ pub struct Assembled {
     // Fields drop in order: threads end before what they use goes away.
     /// The vCPU threads.
     pub handles: Vec<VcpuHandle>,
+    /// Where they and the RAM are on the host.
+    pub placement: Placement,
     /// The pause handling.
     pub pause: PauseSetup,
     /// What the guest is told of its host, and what KVM may do.

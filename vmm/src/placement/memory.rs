@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Guest nodes on host nodes: which policy each gets, what the kernel accepted, and where the pages really are.
+
+use std::io;
+
+use policy::placement::{Guest, Mode, Plan};
+use topology::cpu_set::CpuSet;
+use topology::host::HostTopology;
+use topology::id::{HostNode, NodeId};
+use topology::memory_map::MemoryMap;
+use vm_memory::{GuestMemoryBackend, GuestMemoryRegion};
+
+use crate::config::{Machine, MemoryPolicy, NodeWish};
+use crate::host::numa_memory::{self, Located, Span};
+use crate::memory::GuestRam;
+
+/// A guest node's memory on the host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeMemory {
+    /// The guest node.
+    pub guest: NodeId,
+    /// Whether the user asked for this: it is then refused where it cannot be had.
+    pub wished: bool,
+    /// How it is tied.
+    pub policy: MemoryPolicy,
+    /// To which host nodes; empty with policy `default`.
+    pub host_nodes: CpuSet<HostNode>,
+    /// Where it is in this process; filled by [`bind`].
+    pub spans: Vec<Span>,
+}
+
+/// A node's memory cannot be tied as the user wants.
+#[derive(Debug, thiserror::Error)]
+pub enum MemoryPlaceError {
+    /// Too little is free.
+    #[error(
+        "guest node {guest} needs {wanted_bytes} bytes bound to the host nodes {host_nodes}, which have {free_bytes} free; \
+         bind to other nodes, use policy=preferred, or ask for less"
+    )]
+    Full {
+        /// The guest node.
+        guest: NodeId,
+        /// The host nodes as a list.
+        host_nodes: String,
+        /// What it needs.
+        wanted_bytes: u64,
+        /// What is free there.
+        free_bytes: u64,
+    },
+    /// A host node that does not exist.
+    #[error("guest node {guest} wants host node {host}, which does not exist; there are nodes {existing}")]
+    NoSuchNode {
+        /// The guest node.
+        guest: NodeId,
+        /// The host node.
+        host: HostNode,
+        /// Host nodes, as a list.
+        existing: String,
+    },
+    /// The kernel refused.
+    #[error("the memory of guest node {guest} cannot be tied to the host nodes {host_nodes} ({policy}): {source}; {}", remedy(.source))]
+    Refused {
+        /// The guest node.
+        guest: NodeId,
+        /// The host nodes as a list.
+        host_nodes: String,
+        /// How.
+        policy: MemoryPolicy,
+        /// The kernel's reason.
+        source: io::Error,
+    },
+}
+
+fn remedy(error: &io::Error) -> &'static str {
+    match error.raw_os_error() {
+        Some(libc::EPERM | libc::ENOSYS) => "allow mbind in the container's seccomp profile (CAP_SYS_NICE)",
+        Some(libc::EINVAL) => "the node must have memory and be in the cpuset (cpuset.mems)",
+        _ => "leave host-node= and policy= out",
+    }
+}
+
+/// What placement must know of the wishes: the node to be near, and how much memory must be there.
+pub(crate) fn wish(guest: &mut Guest, wishes: &[NodeWish]) {
+    for (node, wish) in guest.nodes.iter_mut().zip(wishes) {
+        node.host_node = wish.host_nodes.lowest();
+        let bound = wish.policy.unwrap_or(MemoryPolicy::Bind) == MemoryPolicy::Bind;
+        // Memory that may be elsewhere too is no reason to refuse the node.
+        if node.host_node.is_some() && !(bound && wish.host_nodes.len() == 1) {
+            node.memory_bytes = 0;
+        }
+    }
+}
+
+/// Decides how each guest node's memory is tied.
+///
+/// # Errors
+/// [`MemoryPlaceError::NoSuchNode`], [`MemoryPlaceError::Full`].
+pub(super) fn decide(machine: &Machine, host: &HostTopology, plan: &Plan) -> Result<Vec<NodeMemory>, MemoryPlaceError> {
+    let with_memory: CpuSet<HostNode> =
+        host.nodes().iter().filter(|node| node.memory_bytes != Some(0)).map(|node| node.id).collect();
+    let automatic = machine.placement.mode == Mode::Auto && with_memory.len() > 1;
+    let mut nodes = Vec::new();
+    for ((node, wish), home) in machine.topology.nodes().iter().zip(&machine.node_wishes).zip(&plan.homes) {
+        let wished = !wish.host_nodes.is_empty() || wish.policy.is_some();
+        let policy = wish.policy.unwrap_or(match (wish.host_nodes.is_empty(), automatic) {
+            (false, _) => MemoryPolicy::Bind,
+            (true, true) => MemoryPolicy::Preferred,
+            (true, false) => MemoryPolicy::Default,
+        });
+        let host_nodes = match (policy, wish.host_nodes.is_empty()) {
+            (MemoryPolicy::Default, _) => CpuSet::new(),
+            (MemoryPolicy::Interleave, true) => with_memory.clone(),
+            (_, true) => home.host.into_iter().collect(),
+            (_, false) => wish.host_nodes.clone(),
+        };
+        // Without a home there is nothing to be tied to.
+        let policy = if host_nodes.is_empty() { MemoryPolicy::Default } else { policy };
+        check(host, node.id, (policy, &host_nodes), node.memory_bytes)?;
+        nodes.push(NodeMemory { guest: node.id, wished, policy, host_nodes, spans: Vec::new() });
+    }
+    Ok(nodes)
+}
+
+fn check(
+    host: &HostTopology,
+    guest: NodeId,
+    (policy, nodes): (MemoryPolicy, &CpuSet<HostNode>),
+    wanted_bytes: u64,
+) -> Result<(), MemoryPlaceError> {
+    let mut free_bytes = Some(0u64);
+    for id in nodes.iter() {
+        let Some(index) = host.node_index(id) else {
+            let existing: CpuSet<HostNode> = host.nodes().iter().map(|node| node.id).collect();
+            return Err(MemoryPlaceError::NoSuchNode { guest, host: id, existing: existing.to_string() });
+        };
+        free_bytes = free_bytes.zip(host.nodes()[index].free_bytes).map(|(sum, free)| sum.saturating_add(free));
+    }
+    match free_bytes {
+        Some(free_bytes) if policy == MemoryPolicy::Bind && free_bytes < wanted_bytes => {
+            Err(MemoryPlaceError::Full { guest, host_nodes: nodes.to_string(), wanted_bytes, free_bytes })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Ties the guest's RAM, of which nothing was touched yet.
+///
+/// # Errors
+/// [`MemoryPlaceError::Refused`] for what the user asked for; what was only preferred is given up, and said in
+/// `remarks`.
+pub(super) fn bind(
+    nodes: &mut [NodeMemory],
+    map: &MemoryMap,
+    ram: &GuestRam,
+    remarks: &mut Vec<String>,
+) -> Result<(), MemoryPlaceError> {
+    for (range, region) in map.ram().iter().zip(ram.memory().iter()) {
+        let Some(node) = nodes.iter_mut().find(|node| node.guest == range.node) else { continue };
+        // A region of this process fits its address space.
+        let bytes = usize::try_from(region.len()).unwrap_or(usize::MAX);
+        node.spans.push(Span { start: region.as_ptr() as usize, bytes });
+    }
+    for node in nodes.iter_mut().filter(|node| node.policy != MemoryPolicy::Default) {
+        let tied = node.spans.iter().try_for_each(|span| numa_memory::bind(*span, node.policy, &node.host_nodes));
+        let Err(source) = tied else { continue };
+        let (guest, host_nodes, policy) = (node.guest, node.host_nodes.to_string(), node.policy);
+        let refused = MemoryPlaceError::Refused { guest, host_nodes, policy, source };
+        if node.wished {
+            return Err(refused);
+        }
+        remarks.push(refused.to_string());
+        (node.policy, node.host_nodes) = (MemoryPolicy::Default, CpuSet::new());
+    }
+    Ok(())
+}
+
+/// Where a guest node's pages are, as the kernel says; `None` where it does not say.
+#[must_use]
+pub fn locate(node: &NodeMemory, most_pages: usize) -> Option<Located> {
+    numa_memory::locate(&node.spans, most_pages).ok()
+}

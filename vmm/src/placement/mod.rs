@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Puts vCPU threads and guest memory where `policy::placement` says, and keeps them there.
+//!
+//! ```text
+//! host::sysfs ─► topology::host ─┐
+//! host::registry ─► claims ──────┼─► policy::placement::plan ─► start: claim, mbind, affinity, before guest code runs
+//! config: --placement, --numa ───┘
+//! ```
+//! [`start`] decides and applies once; [`confine`] is what both make of places (pure); [`memory`] ties guest nodes to
+//! host nodes and asks the kernel what became of it.
+//!
+//! Invariant: what could not be done is said, in the run's output and in its report, and costs placement, never the run,
+//! unless the user asked for it by name: then it is an error before the guest starts.
+
+pub mod confine;
+pub mod memory;
+pub mod start;

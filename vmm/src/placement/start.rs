@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Placement at start: reads the host, claims CPUs, decides, and applies the decision before guest code runs.
+//!
+//! The cheap ways come first: `none` reads nothing, and a process that may use one CPU, or was told which to use, does
+//! not read the host's shape.
+
+use std::io;
+
+use policy::placement::{self, Claim, Guest, Mode, Note, PlacementError, Plan, Rules, Wishes};
+use topology::cpu_set::CpuSet;
+use topology::host::{HostError, HostTopology};
+use topology::id::{HostCpu, VcpuIndex};
+use topology::memory_map::MemoryMap;
+
+use super::confine;
+use super::memory::{self, MemoryPlaceError, NodeMemory};
+use crate::config::{Machine, PlacementConfig};
+use crate::host::registry::{Others, OwnClaim, Record, Registry};
+use crate::host::{affinity, facts, sysfs};
+use crate::memory::GuestRam;
+use crate::vcpu::thread::VcpuHandle;
+
+/// A machine cannot be placed as it was asked to.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The host.
+    #[error("--placement {placement}: the host's topology cannot be used: {source}; --placement none needs none")]
+    Host {
+        /// As given.
+        placement: String,
+        /// What is wrong with it.
+        source: HostError,
+    },
+    /// The plan.
+    #[error("--placement {placement}: {source}")]
+    Plan {
+        /// As given.
+        placement: String,
+        /// What cannot be met.
+        source: PlacementError,
+    },
+    /// CPUs that somebody keeps, or that this VM wants to keep.
+    #[error(
+        "--placement {placement}: CPUs {cpus} are claimed by other VMs (processes {pids}); wait for their end, name other \
+         CPUs, or drop exclusive where it was asked for"
+    )]
+    Claimed {
+        /// As given.
+        placement: String,
+        /// The CPUs.
+        cpus: CpuSet<HostCpu>,
+        /// Who claims them.
+        pids: String,
+    },
+    /// Keeping CPUs needs a registry.
+    #[error("--placement {placement}: {reason}; exclusive needs that")]
+    NoRegistry {
+        /// As given.
+        placement: String,
+        /// Why there is none.
+        reason: String,
+    },
+    /// Memory.
+    #[error(transparent)]
+    Memory(#[from] MemoryPlaceError),
+    /// A thread.
+    #[error("--placement {placement}: vCPU {vcpu} cannot be put on the CPUs {cpus}: {source}; has the cpuset changed?")]
+    Thread {
+        /// As given.
+        placement: String,
+        /// The vCPU.
+        vcpu: VcpuIndex,
+        /// The CPUs as a list.
+        cpus: String,
+        /// The kernel's reason.
+        source: io::Error,
+    },
+}
+
+/// What was decided for one machine, and what came of it.
+#[derive(Debug)]
+pub struct Placement {
+    config: PlacementConfig,
+    /// What there was to decide on; `None` where nothing was decided.
+    pub(super) site: Option<Site>,
+    /// Guest nodes' memory.
+    memory: Vec<NodeMemory>,
+    /// What should be known: degradations, double booking.
+    remarks: Vec<String>,
+}
+
+/// The host and the guest, as a decision sees them.
+#[derive(Debug)]
+pub(super) struct Site {
+    pub(super) host: HostTopology,
+    pub(super) plan: Plan,
+    pub(super) claims: Vec<Claim>,
+    pub(super) own: Option<OwnClaim>,
+    /// CPUs of each vCPU thread, as applied.
+    pub(super) cpus: Vec<CpuSet<HostCpu>>,
+    /// CPUs of the other threads, as applied.
+    pub(super) others: Option<CpuSet<HostCpu>>,
+}
+
+impl Placement {
+    /// Decides where a machine goes, and claims the CPUs.
+    ///
+    /// # Errors
+    /// [`StartError`]. `auto` makes no decision where the host cannot be understood, and says so.
+    pub fn decide(machine: &Machine) -> Result<Self, StartError> {
+        let config = machine.placement.clone();
+        let mut placement = Self { config, site: None, memory: Vec::new(), remarks: Vec::new() };
+        let wished = machine.node_wishes.iter().any(|wish| !wish.host_nodes.is_empty() || wish.policy.is_some());
+        if placement.config.mode == Mode::None && !wished {
+            return Ok(placement);
+        }
+        let host = match placement.host(wished) {
+            Ok(host) => host,
+            Err(source) if placement.config == PlacementConfig::default() && !wished => {
+                placement.remarks.push(format!("nothing is placed, the host's topology cannot be used: {source}"));
+                return Ok(placement);
+            }
+            Err(source) => return Err(StartError::Host { placement: placement.config.to_string(), source }),
+        };
+        let mut guest = Guest::new(&machine.topology);
+        memory::wish(&mut guest, &machine.node_wishes);
+        let site = placement.claimed_site(host, &guest)?;
+        placement.memory = memory::decide(machine, &site.host, &site.plan)?;
+        placement.site = Some(site);
+        Ok(placement)
+    }
+
+    /// The host: as much of it as the decision needs.
+    fn host(&self, wished: bool) -> Result<HostTopology, HostError> {
+        let one = affinity::of_this_thread().is_ok_and(|cpus| cpus.len() == 1);
+        if !wished && (one || matches!(self.config.mode, Mode::Pin(_))) { sysfs::limits() } else { sysfs::host() }
+    }
+
+    fn claimed_site(&mut self, host: HostTopology, guest: &Guest) -> Result<Site, StartError> {
+        let registry = match Registry::of_this_user() {
+            _ if self.config.mode == Mode::None => None,
+            Ok(registry) => Some(registry),
+            Err(error) => self.uncoordinated(&error.to_string())?,
+        };
+        let turn = match registry.as_ref().map(Registry::turn).transpose() {
+            Ok(turn) => turn,
+            Err(error) => self.uncoordinated(&error.to_string())?,
+        };
+        let others = turn.as_ref().map(|turn| turn.look()).unwrap_or_default();
+        for path in &others.unreadable {
+            self.remarks.push(format!("the claim {} cannot be read and is ignored", path.display()));
+        }
+        let claims: Vec<Claim> = others.records.iter().map(Record::claim).collect();
+        let wishes = Wishes { mode: self.config.mode.clone(), rules: Rules::default(), claims };
+        let refused = |source| StartError::Plan { placement: self.config.to_string(), source };
+        let plan = placement::plan(&host, guest, &wishes).map_err(refused)?;
+        let places: Vec<HostCpu> = plan.places.iter().map(|place| place.decision.to).collect();
+        let wanted = confine::union(plan.places.iter().map(|place| &place.affinity));
+        self.agree(&wanted, &others)?;
+        let cpus = match self.config.mode {
+            Mode::Pin(_) => plan.places.iter().map(|place| place.affinity.clone()).collect(),
+            _ => confine::vcpus(&host, &places, &wishes.claims),
+        };
+        self.remarks.extend(plan.notes.iter().filter(|note| worth_saying(note)).map(ToString::to_string));
+        let vcpus = u32::try_from(guest.vcpus.len()).unwrap_or(u32::MAX);
+        let record = Record { pid: std::process::id(), vcpus, cpus: wanted, exclusive: self.config.exclusive };
+        let own = match turn.map(|turn| turn.claim(record)).transpose() {
+            Ok(own) => own,
+            Err(error) => self.uncoordinated(&error.to_string())?,
+        };
+        Ok(Site { others: None, host, plan, claims: wishes.claims, own, cpus })
+    }
+
+    /// There is no registry: said, or refused where one is needed.
+    fn uncoordinated<T>(&mut self, reason: &str) -> Result<Option<T>, StartError> {
+        if self.config.exclusive {
+            return Err(StartError::NoRegistry { placement: self.config.to_string(), reason: reason.to_owned() });
+        }
+        self.remarks.push(reason.to_owned());
+        Ok(None)
+    }
+
+    /// Refuses what others keep, or what this VM wants to keep; says what is shared.
+    fn agree(&mut self, wanted: &CpuSet<HostCpu>, others: &Others) -> Result<(), StartError> {
+        let meet = |record: &&Record| !record.cpus.intersection(wanted).is_empty();
+        let mut meeting = others.records.iter().filter(meet).peekable();
+        if meeting.peek().is_none() {
+            return Ok(());
+        }
+        let refused = self.config.exclusive || meeting.clone().any(|record| record.exclusive);
+        let cpus = confine::union(meeting.clone().map(|record| &record.cpus)).intersection(wanted);
+        let pids: Vec<String> = meeting.map(|record| record.pid.to_string()).collect();
+        let pids = pids.join(", ");
+        if refused {
+            return Err(StartError::Claimed { placement: self.config.to_string(), cpus, pids });
+        }
+        self.remarks.push(format!("CPUs {cpus} are shared with other VMs (processes {pids})"));
+        Ok(())
+    }
+
+    /// Ties the guest's RAM to the host's nodes; nothing of it may have been touched.
+    ///
+    /// # Errors
+    /// [`StartError::Memory`].
+    pub fn bind(&mut self, map: &MemoryMap, ram: &GuestRam) -> Result<(), StartError> {
+        Ok(memory::bind(&mut self.memory, map, ram, &mut self.remarks)?)
+    }
+
+    /// Puts the vCPU threads where they go, and then the calling thread and all it starts later where they disturb none.
+    ///
+    /// # Errors
+    /// [`StartError::Thread`]; where nothing was asked for, what fails is said and left.
+    pub fn confine(&mut self, threads: &[VcpuHandle]) -> Result<(), StartError> {
+        let Some(site) = &mut self.site else { return Ok(()) };
+        for (thread, cpus) in threads.iter().zip(&site.cpus) {
+            let Err(source) = thread.confine(cpus) else { continue };
+            let (placement, vcpu, cpus) = (self.config.to_string(), thread.index(), cpus.to_string());
+            let failed = StartError::Thread { placement, vcpu, cpus, source };
+            if self.config != PlacementConfig::default() {
+                return Err(failed);
+            }
+            self.remarks.push(failed.to_string());
+        }
+        let places: Vec<HostCpu> = confine::union(site.cpus.iter()).iter().collect();
+        let others = (!places.is_empty()).then(|| confine::others(&site.host, &places, &site.claims)).flatten();
+        site.others = others.filter(|cpus| affinity::pin_this_thread(cpus.iter()).is_ok());
+        Ok(())
+    }
+
+    /// What was asked for.
+    #[must_use]
+    pub fn config(&self) -> &PlacementConfig {
+        &self.config
+    }
+
+    /// What should be known of it.
+    #[must_use]
+    pub fn remarks(&self) -> &[String] {
+        &self.remarks
+    }
+
+    /// The plan, if anything was decided.
+    #[must_use]
+    pub fn plan(&self) -> Option<&Plan> {
+        self.site.as_ref().map(|site| &site.plan)
+    }
+
+    /// CPUs of each vCPU thread by index, as applied; empty where the kernel decides.
+    #[must_use]
+    pub fn cpus(&self) -> &[CpuSet<HostCpu>] {
+        self.site.as_ref().map_or(&[], |site| &site.cpus)
+    }
+
+    /// CPUs of all other threads; `None` where they may go anywhere.
+    #[must_use]
+    pub fn other_cpus(&self) -> Option<&CpuSet<HostCpu>> {
+        self.site.as_ref().and_then(|site| site.others.as_ref())
+    }
+
+    /// What is claimed; `None` without a registry.
+    #[must_use]
+    pub fn claim(&self) -> Option<&Record> {
+        self.site.as_ref().and_then(|site| site.own.as_ref()).map(OwnClaim::record)
+    }
+
+    /// The memory of each guest node; empty where the kernel decides.
+    #[must_use]
+    pub fn memory(&self) -> &[NodeMemory] {
+        &self.memory
+    }
+
+    /// How many CPUs the vCPUs may use together.
+    #[must_use]
+    pub fn usable_cpus(&self) -> u32 {
+        let cpus = confine::union(self.cpus().iter()).len();
+        if cpus == 0 { facts::cpus_online() } else { u32::try_from(cpus).unwrap_or(u32::MAX) }
+    }
+}
+
+/// Who shares with whom is said by process; vCPUs that share CPUs among themselves are what was asked for.
+fn worth_saying(note: &Note) -> bool {
+    matches!(note, Note::Spilled { .. } | Note::MemoryShort { .. })
+}
