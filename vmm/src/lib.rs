@@ -11,6 +11,7 @@ pub mod host;
 pub mod inspect;
 pub mod kvm;
 pub mod layout;
+pub mod ledger;
 pub mod memory;
 pub mod offer;
 pub mod pause;

@@ -8,6 +8,7 @@ mod placement;
 mod replay;
 mod run;
 mod summary;
+mod times;
 mod topology;
 
 use std::env;

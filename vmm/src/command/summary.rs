@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use vm_memory::{GuestMemoryBackend, GuestMemoryRegion};
 
-use super::{offers, pause, placed};
+use super::{offers, pause, placed, times};
 use crate::host::{facts, memory_use};
 use crate::memory::GuestRam;
 use crate::pause::driver::Driver;
@@ -46,6 +46,10 @@ impl Summary {
             start: start(finished, observed, started),
             monitor: Monitor { pss_bytes: pss(&finished.machine.ram) },
             vcpus,
+            kvm_stats: times::of_vm(
+                finished.machine.vm.stats(),
+                finished.machine.handles.first().map(VcpuHandle::stats),
+            ),
             placement: placed::of_machine(placement),
             pause: pause.effective().clone(),
             offers: finished.machine.offers.grants().to_vec(),
@@ -99,6 +103,8 @@ fn vcpu(handle: &VcpuHandle, driver: &Driver, placement: &Placement) -> VcpuRepo
         apic_id: handle.apic_id().0,
         tid: handle.tid().unwrap_or(0),
         exits: counts.filter(|(_, count)| *count > 0).collect(),
+        ledger_ns: times::ledger(&handle.ledger()),
+        kvm_stats: times::of_vcpu(handle.stats()),
         placement: placed::of_vcpu(placement, handle.index()),
         pause: pause::of_vcpu(driver, handle.index()),
     }
@@ -147,6 +153,7 @@ impl fmt::Display for Summary {
         }
         writeln!(f, "  monitor    {} KiB of memory (PSS without guest RAM)", monitor.pss_bytes >> 10)?;
         writeln!(f, "  exits      {}", exits(vcpus))?;
+        times::tell(f, vcpus)?;
         placed::tell(f, &self.report.placement, vcpus)?;
         offers::tell(f, &self.report.offers)?;
         pause::tell(f, &self.report.pause, vcpus)

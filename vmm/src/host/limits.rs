@@ -28,11 +28,13 @@ pub struct OpenFilesError {
 /// [`OpenFilesError`] when the hard limit is too low.
 pub fn allow_open_files(vcpus: u32) -> Result<(), OpenFilesError> {
     let needed = u64::from(vcpus) + OWN;
+    // A second one a vCPU for KVM's counters, where the hard limit has room for it.
+    let wanted = needed + u64::from(vcpus);
     let Ok(limit) = read() else { return Ok(()) };
-    if limit.rlim_cur >= needed {
+    if limit.rlim_cur >= wanted {
         return Ok(());
     }
-    let raised = libc::rlimit { rlim_cur: needed, ..limit };
+    let raised = libc::rlimit { rlim_cur: wanted.min(limit.rlim_max), ..limit };
     // SAFETY: setrlimit reads the struct it is given.
     if limit.rlim_max < needed || unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const raised) } != 0 {
         return Err(OpenFilesError { needed, allowed: limit.rlim_max });

@@ -2,7 +2,7 @@
 //! One vCPU as the kernel knows it: its registers, its CPUID, and the call that runs it.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use kvm_bindings::{
     KVM_CAP_ENFORCE_PV_FEATURE_CPUID, KVM_MP_STATE_UNINITIALIZED, kvm_enable_cap, kvm_mp_state, kvm_regs, kvm_segment,
@@ -46,11 +46,18 @@ pub struct Vcpu {
     fd: VcpuFd,
     run_bytes: usize,
     _ram: Option<GuestRam>,
+    // Of all vCPUs of a VM: read by whoever asks first.
+    stats_layout: Arc<OnceLock<Arc<Layout>>>,
 }
 
 impl Vcpu {
-    pub(super) fn new(fd: VcpuFd, run_bytes: usize, ram: Option<GuestRam>) -> Self {
-        Self { fd, run_bytes, _ram: ram }
+    pub(super) fn new(
+        fd: VcpuFd,
+        run_bytes: usize,
+        ram: Option<GuestRam>,
+        stats_layout: Arc<OnceLock<Arc<Layout>>>,
+    ) -> Self {
+        Self { fd, run_bytes, _ram: ram, stats_layout }
     }
 
     /// Sets what CPUID shows on this vCPU. Before the first run only.
@@ -116,12 +123,14 @@ impl Vcpu {
         Ok(self.fd.get_regs()?.rip)
     }
 
-    /// KVM's counters of this vCPU; `known` is another vCPU's layout, see [`Stats::open`].
+    /// KVM's counters of this vCPU.
     ///
     /// # Errors
     /// [`StatsError`].
-    pub fn stats(&self, known: Option<&Arc<Layout>>) -> Result<Stats, StatsError> {
-        Stats::open(&self.fd, known)
+    pub fn stats(&self) -> Result<Stats, StatsError> {
+        let stats = Stats::open(&self.fd, self.stats_layout.get())?;
+        self.stats_layout.get_or_init(|| Arc::clone(stats.layout()));
+        Ok(stats)
     }
 
     /// Where the handler of a kick writes 1 so that the next `KVM_RUN` returns at once

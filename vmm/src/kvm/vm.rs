@@ -3,6 +3,7 @@
 //! One virtual machine: its memory slots, its interrupt controllers, its vCPUs.
 
 use std::io;
+use std::sync::{Arc, OnceLock};
 
 use kvm_bindings::{KVM_IRQCHIP_IOAPIC, kvm_irqchip, kvm_userspace_memory_region};
 use kvm_ioctls::{Cap, Kvm, VmFd};
@@ -10,7 +11,7 @@ use topology::id::ApicId;
 use vm_memory::{Address, GuestMemoryBackend, GuestMemoryRegion};
 use vmm_sys_util::eventfd::EventFd;
 
-use super::stats::{Stats, StatsError};
+use super::stats::{Layout, Stats, StatsError};
 use super::vcpu::Vcpu;
 use crate::layout;
 use crate::memory::GuestRam;
@@ -69,6 +70,7 @@ pub struct Vm {
     // Dropped before `ram`: the kernel lets go of the memory before it is unmapped.
     fd: VmFd,
     ram: Option<GuestRam>,
+    vcpu_stats_layout: Arc<OnceLock<Arc<Layout>>>,
 }
 
 impl Vm {
@@ -81,7 +83,7 @@ impl Vm {
             }
         }
         .map_err(|error| VmError::Create(error.into()))?;
-        Ok(Self { fd, ram: None })
+        Ok(Self { fd, ram: None, vcpu_stats_layout: Arc::default() })
     }
 
     /// Gives the guest its RAM: one memory slot a range. Called once, before vCPUs run.
@@ -208,7 +210,7 @@ impl Vm {
     pub fn create_vcpu(&self, apic_id: ApicId) -> Result<Vcpu, VmError> {
         self.fd
             .create_vcpu(u64::from(apic_id.0))
-            .map(|fd| Vcpu::new(fd, self.fd.run_size(), self.ram.clone()))
+            .map(|fd| Vcpu::new(fd, self.fd.run_size(), self.ram.clone(), Arc::clone(&self.vcpu_stats_layout)))
             .map_err(|error| VmError::CreateVcpu { apic_id, source: error.into() })
     }
 }

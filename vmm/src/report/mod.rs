@@ -8,6 +8,7 @@ mod exit_status;
 mod placement;
 mod run;
 mod target;
+mod times;
 
 pub use exit_status::ExitStatus;
 pub use placement::{NodeMemoryReport, PlacementReport, VcpuPlacementReport};
@@ -16,6 +17,7 @@ pub use run::{
 };
 pub(crate) use target::check_output;
 pub use target::{ReportError, ReportTarget};
+pub use times::{CounterValue, KvmCounter, KvmStats, LedgerReport};
 
 #[cfg(test)]
 mod schema_tests;

@@ -9,6 +9,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::times::{CounterValue, KvmStats, LedgerReport};
 use super::{ExitStatus, PlacementReport, VcpuPlacementReport};
 use crate::pause::effective::{Effective, Grant};
 
@@ -32,6 +33,9 @@ pub struct Report {
     pub monitor: Monitor,
     /// One entry a vCPU, in the order of the index.
     pub vcpus: Vec<VcpuReport>,
+    /// What KVM counted about the VM, and what its counters mean.
+    #[serde(default)]
+    pub kvm_stats: KvmStats,
     /// Where it was on the host.
     pub placement: PlacementReport,
     /// What was asked for about pause loops, and what the host granted.
@@ -143,6 +147,12 @@ pub struct VcpuReport {
     pub tid: i32,
     /// Exits to the monitor by kind; a kind that never happened is absent.
     pub exits: BTreeMap<String, u64>,
+    /// Where its time went, in nanoseconds.
+    #[serde(default)]
+    pub ledger_ns: LedgerReport,
+    /// KVM's own counters of it under the kernel's names; one that is 0 is absent.
+    #[serde(default)]
+    pub kvm_stats: BTreeMap<String, CounterValue>,
     /// Where its thread was; absent where the kernel decided.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub placement: Option<VcpuPlacementReport>,

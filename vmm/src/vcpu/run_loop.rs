@@ -11,6 +11,7 @@ use super::counters::{ExitCounters, ExitKind};
 use super::hook::VcpuHook;
 use crate::kvm::exit::{Exit, InternalError};
 use crate::kvm::vcpu::Vcpu;
+use crate::ledger::meter::Meter;
 
 /// What serves a guest's accesses; implemented by the device bus.
 pub trait AccessHandler {
@@ -76,6 +77,8 @@ pub struct RunLoop<'a, H, K> {
     pub hook: K,
     /// Counted here, read elsewhere.
     pub exits: &'a ExitCounters,
+    /// Times the calls of `KVM_RUN`.
+    pub meter: &'a Meter,
     /// Set when the guest is entered for the first time.
     pub first_run: &'a OnceLock<Instant>,
 }
@@ -102,6 +105,7 @@ impl<H: AccessHandler, K: VcpuHook> RunLoop<'_, H, K> {
 
     /// Running: runs guest code until a request waits (`None`) or the guest comes to an end.
     fn run_guest(&mut self) -> Option<End> {
+        let mut stretch = self.meter.start();
         loop {
             // Cleared before looking: a kick after the look sets it again and the next KVM_RUN returns at once.
             self.vcpu.clear_immediate_exit();
@@ -111,7 +115,10 @@ impl<H: AccessHandler, K: VcpuHook> RunLoop<'_, H, K> {
                 return None;
             }
             self.hook.entering();
-            let exit = match self.vcpu.run() {
+            stretch.entering();
+            let exit = self.vcpu.run();
+            stretch.left();
+            let exit = match exit {
                 Ok(exit) => exit,
                 Err(error) => return Some(run_failed(&error)),
             };
@@ -124,7 +131,7 @@ impl<H: AccessHandler, K: VcpuHook> RunLoop<'_, H, K> {
                 Exit::MmioRead { gpa, data } => self.accesses.mmio_read(gpa, data),
                 Exit::Interrupted => self.hook.interrupted(&mut self.vcpu),
                 Exit::MsrRead { fault, .. } | Exit::MsrWrite { fault, .. } => *fault = 1,
-                Exit::Again => {}
+                Exit::Again => stretch.waited_for_sipi(),
                 Exit::TripleFault => return Some(End::TripleFault),
                 Exit::SystemEvent { kind } => return Some(End::SystemEvent { kind }),
                 Exit::EntryFailed { hardware_reason, host_cpu } => {

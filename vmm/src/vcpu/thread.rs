@@ -18,7 +18,10 @@ use super::hook::VcpuHook;
 use super::kick::{self, Kickable};
 use super::run_loop::{AccessHandler, End, RunLoop};
 use crate::host::affinity;
+use crate::kvm::stats::{Stats, StatsError};
 use crate::kvm::vcpu::Vcpu;
+use crate::ledger::meter::Meter;
+use crate::ledger::{Ledger, Measured};
 
 /// Stack of a vCPU thread, in bytes. The run loop is shallow; what is not touched costs nothing.
 const STACK_BYTES: usize = 256 * 1024;
@@ -41,6 +44,7 @@ pub trait EndListener: Send + Sync {
 pub struct Shared {
     mailbox: Mailbox,
     exits: ExitCounters,
+    meter: Meter,
     tid: AtomicI32,
     first_run: OnceLock<Instant>,
 }
@@ -51,6 +55,7 @@ pub struct VcpuHandle {
     index: VcpuIndex,
     apic_id: ApicId,
     shared: Arc<Shared>,
+    stats: Result<Stats, StatsError>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -85,13 +90,14 @@ impl VcpuHandle {
         L: EndListener + 'static,
     {
         let shared = Arc::new(Shared::default());
+        let stats = vcpu.stats();
         let of_thread = Arc::clone(&shared);
         let thread = thread::Builder::new()
             .name(format!("vcpu{index}"))
             .stack_size(STACK_BYTES)
             .spawn(move || body(index, vcpu, &of_thread, &*accesses, hook, &*listener))
             .map_err(|source| SpawnError { index, source })?;
-        Ok(Self { index, apic_id, shared, thread: Some(thread) })
+        Ok(Self { index, apic_id, shared, stats, thread: Some(thread) })
     }
 
     /// Which vCPU this is.
@@ -135,6 +141,27 @@ impl VcpuHandle {
     #[must_use]
     pub fn exits(&self) -> &ExitCounters {
         &self.shared.exits
+    }
+
+    /// KVM's counters of it, or why there are none.
+    ///
+    /// # Errors
+    /// [`StatsError`].
+    pub const fn stats(&self) -> Result<&Stats, &StatsError> {
+        self.stats.as_ref()
+    }
+
+    /// Where its time went while it ran guest code, up to its last pause or its end.
+    #[must_use]
+    pub fn ledger(&self) -> Ledger {
+        let reading = self.stats.as_ref().ok().and_then(|stats| stats.read().ok());
+        let get = |name: &str| reading.as_ref().and_then(|reading| reading.get_ns(name));
+        let polled = get("halt_poll_success_ns").zip(get("halt_poll_fail_ns"));
+        Ledger::of(&Measured {
+            halt_wait_ns: get("halt_wait_ns"),
+            polled_ns: polled.map(|(success, fail)| success.saturating_add(fail)),
+            ..self.shared.meter.measured()
+        })
     }
 
     /// When it first went to run guest code; `None` before that.
@@ -204,8 +231,15 @@ fn body<H: AccessHandler, K: VcpuHook, L: EndListener>(
     shared.tid.store(tid, Ordering::Release);
     let kickable = Kickable::new(vcpu.immediate_exit());
     hook.begin(tid, &mut vcpu);
-    let mut run_loop =
-        RunLoop { vcpu, mailbox: &shared.mailbox, accesses, hook, exits: &shared.exits, first_run: &shared.first_run };
+    let mut run_loop = RunLoop {
+        vcpu,
+        mailbox: &shared.mailbox,
+        accesses,
+        hook,
+        exits: &shared.exits,
+        meter: &shared.meter,
+        first_run: &shared.first_run,
+    };
     let end = run_loop.serve();
     run_loop.hook.ended();
     drop(kickable);

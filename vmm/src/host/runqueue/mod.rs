@@ -7,7 +7,7 @@
 //! Invariant: unknown is `None`, never 0 and never "idle".
 
 mod exact;
-mod proc_text;
+pub(crate) mod proc_text;
 mod unprivileged;
 
 use std::fmt;

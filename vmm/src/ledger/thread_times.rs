@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#![expect(unsafe_code, reason = "the thread's CPU clock and the length of a clock tick")]
+//! What the kernel has charged to the calling thread so far.
+
+use std::fs::File;
+use std::io::Read;
+use std::mem::MaybeUninit;
+
+use crate::host::runqueue::proc_text;
+
+/// Times of a thread since it was started, in nanoseconds. What cannot be read is 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ThreadTimes {
+    /// On a CPU (`CLOCK_THREAD_CPUTIME_ID`), up to this moment.
+    pub cpu_ns: u64,
+    /// Runnable without one (`run_delay`).
+    pub waited_ns: u64,
+    /// In guest code, sampled at the scheduler tick and counted in hundredths of a second.
+    pub guest_ns: u64,
+}
+
+impl ThreadTimes {
+    /// The calling thread's. Takes tens of microseconds: two files of `/proc/thread-self` are read.
+    #[must_use]
+    pub fn now() -> Self {
+        let mut text = [0; 1024];
+        let stat = read("/proc/thread-self/stat", &mut text).and_then(proc_text::stat);
+        let guest_ns = stat.map_or(0, |stat| stat.guest_ticks.saturating_mul(tick_ns()));
+        let waited = read("/proc/thread-self/schedstat", &mut text).and_then(proc_text::schedstat);
+        // Last: what the reading took is in it.
+        Self { waited_ns: waited.map_or(0, |stat| stat.waited_ns), guest_ns, cpu_ns: cpu_ns() }
+    }
+
+    /// What has come since `earlier`.
+    #[must_use]
+    pub const fn since(&self, earlier: &Self) -> Self {
+        Self {
+            cpu_ns: self.cpu_ns.saturating_sub(earlier.cpu_ns),
+            waited_ns: self.waited_ns.saturating_sub(earlier.waited_ns),
+            guest_ns: self.guest_ns.saturating_sub(earlier.guest_ns),
+        }
+    }
+}
+
+fn read<'a>(path: &str, text: &'a mut [u8]) -> Option<&'a [u8]> {
+    let length = File::open(path).ok()?.read(text).ok()?;
+    text.get(..length)
+}
+
+fn cpu_ns() -> u64 {
+    let mut time = MaybeUninit::<libc::timespec>::uninit();
+    // SAFETY: the call writes the struct it is given, and says so by its result.
+    if unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, time.as_mut_ptr()) } != 0 {
+        return 0;
+    }
+    // SAFETY: written by the call that succeeded.
+    let time = unsafe { time.assume_init() };
+    time.tv_sec.unsigned_abs().saturating_mul(1_000_000_000).saturating_add(time.tv_nsec.unsigned_abs())
+}
+
+/// Length of the clock ticks that `/proc` counts in: 10 ms everywhere Linux runs on x86.
+fn tick_ns() -> u64 {
+    // SAFETY: sysconf has no memory effects.
+    let per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+    u64::try_from(per_second).ok().filter(|rate| *rate > 0).map_or(10_000_000, |rate| 1_000_000_000 / rate)
+}
