@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use topology::cpu_set::CpuSet;
-use topology::doctor::{CpuReport, NodeReport, Report};
+use topology::doctor::{CpuReport, NodeReport, Remark, Report};
 use topology::id::VcpuIndex;
 
 /// Of a node's memory Linux keeps at least this share for what it calls MemTotal; the rest is its image and page structs.
@@ -79,8 +79,10 @@ impl Differences<'_> {
         let package = sharing(&|other| other.position.package == at.package);
         let die = sharing(&|other| (other.position.package, other.position.die) == (at.package, at.die));
         let core = sharing(&|other| topology::guest::Position { thread: at.thread, ..other.position } == at);
-        // Linux calls those a cluster that share a level 2 cache.
+        // Linux calls those a cluster that share a level 2 cache; on AMD's processors it does not look.
+        let unseen = doctor.remarks.iter().any(|remark| matches!(remark, Remark::ClustersUnseen));
         let l2 = cpu.caches.iter().find(|cache| cache.name == "L2").map(|cache| cache.shared_by.to_string());
+        let l2 = if unseen { Some(core.clone()) } else { l2 };
         let path = |list| format!("cpu/cpu{}/topology/{list}_list", cpu.cpu);
         self.file(&path("package_cpus"), &package);
         self.file(&path("die_cpus"), &die);

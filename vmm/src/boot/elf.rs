@@ -194,7 +194,7 @@ fn check(
     for index in 0..header.e_phnum {
         let mut program = Elf64_Phdr::default();
         read(image, program.as_mut_slice(), "program headers")?;
-        if program.p_type == PT_LOAD && program.p_memsz > 0 {
+        if program.p_type == PT_LOAD && (program.p_memsz > 0 || program.p_filesz > 0) {
             segments.push(check_segment(index, &program, file_bytes, map)?);
         }
     }

@@ -101,6 +101,18 @@ fn every_header_of_the_corpus_is_loaded() {
     }
 }
 
+/// linux-loader copies the bytes of a segment whatever it says of its memory.
+#[test]
+fn a_segment_without_memory_has_no_bytes_in_the_file() {
+    /// `p_memsz` of the second program header.
+    const MEMORY_BYTES: usize = 64 + 56 + 40;
+    let mut image = probe::IMAGE.to_vec();
+    image[MEMORY_BYTES..MEMORY_BYTES + 8].fill(0);
+    let (map, memory) = machine(32 * MIB);
+    let loaded = elf::load(&mut Cursor::new(&image[..]), image.len() as u64, &map, &memory);
+    assert!(matches!(loaded, Err(elf::ElfError::SegmentSizes { index: 1, memory_bytes: 0, .. })), "{loaded:?}");
+}
+
 proptest! {
     #[test]
     fn a_wrong_bzimage_neither_panics_nor_leaves_its_ram(
