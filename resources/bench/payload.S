@@ -8,6 +8,7 @@
 
     .text
     .code32
+    .globl start
 start:
     movw $0x3F8, %dx
     movb $'\n', %al

@@ -21,6 +21,8 @@ pub(crate) enum Subject {
 /// What is run.
 pub(crate) struct Programs {
     vmm: PathBuf,
+    /// More of the monitor's flags.
+    flags: Vec<String>,
     bare: PathBuf,
     /// The image that says a byte and halts.
     pub(crate) halting: PathBuf,
@@ -31,7 +33,7 @@ pub(crate) struct Programs {
 
 impl Programs {
     /// Builds all; the second image writes `port_writes` times.
-    pub(crate) fn build(port_writes: u32) -> Result<Self, Failure> {
+    pub(crate) fn build(port_writes: u32, flags: Vec<String>) -> Result<Self, Failure> {
         let vmm = beside_us()?;
         let directory = TempDir::new().map_err(|source| Failure::Directory { source })?;
         let sources = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -44,7 +46,7 @@ impl Programs {
         cc(&image, &sources.join("payload.S"), &halting)?;
         let writes = format!("-DPORT_WRITES={port_writes}");
         cc(&[&image[..], &[&writes]].concat(), &sources.join("payload.S"), &writing)?;
-        Ok(Self { vmm, bare, halting, writing, _directory: directory })
+        Ok(Self { vmm, flags, bare, halting, writing, _directory: directory })
     }
 
     /// Starts one of the two with an image and waits for the guest's first byte.
@@ -54,7 +56,10 @@ impl Programs {
             Subject::Bare => Command::new(&self.bare),
         };
         match subject {
-            Subject::Vmm => command.arg("--kernel").arg(image).args(["--memory=512M", &format!("--cpus={vcpus}")]),
+            Subject::Vmm => {
+                command.arg("--kernel").arg(image).args(["--memory=512M", &format!("--cpus={vcpus}")]);
+                command.args(&self.flags)
+            }
             Subject::Bare => command.arg(image).arg(vcpus.to_string()),
         };
         Running::start(command)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Measures `vmm` and the bare C program beside it, one after the other and many times, and prints a table.
 //!
-//!     bench [PAIRS]
+//!     bench [PAIRS [FLAG...]]
 //!
-//! Takes the `vmm` that was built into the directory this program is in, builds `bare.c` and `payload.S` with `cc`, and
+//! The flags are the monitor's. Takes the `vmm` that was built into the directory this program is in, builds `bare.c` and `payload.S` with `cc`, and
 //! needs `/dev/kvm`. Invariant: both programs run the same image, and whoever runs first changes from pair to pair.
 
 mod build;
@@ -23,15 +23,16 @@ const PAIRS: usize = 20;
 /// The sizes of machine that are measured.
 const VCPUS: [u32; 2] = [1, 32];
 /// Port writes of one run: a second or two where ring 0 is emulated.
-const PORT_WRITES: u32 = 100_000;
+const PORT_WRITES: u32 = 50_000;
 
 fn main() -> ExitCode {
-    let pairs = env::args().nth(1).map_or(Ok(PAIRS), |text| text.parse());
+    let mut arguments = env::args().skip(1);
+    let pairs = arguments.next().map_or(Ok(PAIRS), |text| text.parse());
     let Ok(pairs @ 1..) = pairs else {
         eprintln!("bench: PAIRS is a number from 1");
         return ExitCode::from(2);
     };
-    match measure(pairs) {
+    match measure(pairs, arguments.collect()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             eprintln!("bench: {failure}");
@@ -40,8 +41,8 @@ fn main() -> ExitCode {
     }
 }
 
-fn measure(pairs: usize) -> Result<(), Failure> {
-    let programs = Programs::build(PORT_WRITES)?;
+fn measure(pairs: usize, flags: Vec<String>) -> Result<(), Failure> {
+    let programs = Programs::build(PORT_WRITES, flags)?;
     println!("{pairs} pairs a figure; median (least to most)\n");
     println!("{}", Row::HEADER);
     for vcpus in VCPUS {

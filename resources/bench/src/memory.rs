@@ -2,11 +2,16 @@
 //! Memory a program uses beyond the guest's pages, from `/proc/PID/status` and `/proc/PID/smaps`.
 
 use std::fs;
+use std::thread;
+use std::time::Duration;
 
 use crate::process::Failure;
 
 /// The guest's memory, in KiB: the one mapping of this size or more is the guest's.
 const GUEST_KIB: f64 = (512 << 10) as f64;
+
+/// After the first byte, for the other vCPUs' threads to be there and to wait.
+const SETTLE: Duration = Duration::from_millis(200);
 
 /// In KiB.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +24,7 @@ pub(crate) struct Beyond {
 
 /// What the process has, now that its guest runs.
 pub(crate) fn beyond_guest(pid: u32) -> Result<Beyond, Failure> {
+    thread::sleep(SETTLE);
     let read = |name: &str| {
         let path = format!("/proc/{pid}/{name}");
         fs::read_to_string(&path).map_err(|_| Failure::Proc { path, what: "the memory of the process" })

@@ -37,7 +37,7 @@ pub(crate) enum Failure {
         path: PathBuf,
     },
     /// The guest said less than it should.
-    #[error("{}: ended before its guest had said all; its own words are above", program.display())]
+    #[error("{}: ended before its guest had said all; run it by hand to see why", program.display())]
     Silent {
         /// Which program.
         program: OsString,
@@ -67,7 +67,7 @@ impl Running {
     /// Starts a program and waits for the first byte.
     pub(crate) fn start(mut command: Command) -> Result<Self, Failure> {
         let program = command.get_program().to_owned();
-        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         let started = Instant::now();
         let spawned = command.spawn().map_err(|source| Failure::Start { program: program.clone(), source });
         let mut child = spawned?;
