@@ -13,6 +13,7 @@ mod images;
 mod machines;
 mod monitor;
 mod namespaces;
+mod pause_loops;
 mod pausing;
 mod reports;
 mod seen;
@@ -36,6 +37,7 @@ fn main() {
         terminal::trials(),
         reports::trials(),
         bad_input::trials(),
+        pause_loops::trials(),
         pausing::trials(),
     ];
     libtest_mimic::run(&arguments, groups.into_iter().flatten().collect()).exit();

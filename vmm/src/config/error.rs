@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use topology::guest::TopologyError;
 use topology::id::VcpuIndex;
 
-use super::{ByteSize, ValueError};
+use super::{ByteSize, MechanismChoice, PauseMode, ValueError};
 use crate::report::ReportError;
 
 /// Why a configuration cannot be made into a machine. Nothing was started and nothing was written.
@@ -131,6 +131,17 @@ pub enum ConfigError {
         flag: &'static str,
         /// What is wrong.
         source: ValueError,
+    },
+    /// A log of decisions, and nobody decides.
+    #[error(
+        "--decision-log: no decisions are made with --pause {mode} --pause-mechanism {mechanism}; \
+         use --pause act or observe, and --pause-mechanism auto"
+    )]
+    NothingToLog {
+        /// The mode.
+        mode: PauseMode,
+        /// The mechanism.
+        mechanism: MechanismChoice,
     },
     /// A vCPU that the machine does not have.
     #[error("{flag} names vCPU {vcpu}, the machine has {vcpus}; name vCPUs from 0 to {}", .vcpus.saturating_sub(1))]

@@ -13,8 +13,8 @@ use topology::guest::{
 };
 
 use super::{
-    Boot, ByteSize, ConfigError, CpusConfig, Machine, MachineConfig, MemoryPolicy, NodeConfig, NodeWish, NumaEntry,
-    OfferPlan, PausePlan, SerialConfig, pause,
+    Boot, ByteSize, ConfigError, CpusConfig, Machine, MachineConfig, MechanismChoice, MemoryPolicy, NodeConfig,
+    NodeWish, NumaEntry, OfferPlan, PauseMode, PausePlan, SerialConfig, pause,
 };
 use crate::report::{self, ReportTarget};
 
@@ -75,7 +75,12 @@ impl MachineConfig {
     fn pause_plan(&self, vcpus: u32) -> Result<PausePlan, ConfigError> {
         let refused = |flag| move |source| ConfigError::Value { flag, source };
         let (policy, sources) = pause::apply(&self.pause_set).map_err(refused("--pause-set"))?;
+        let (mode, mechanism) = (self.pause.unwrap_or_default(), self.pause_mechanism.unwrap_or_default());
         if let Some(path) = &self.decision_log {
+            let decides = matches!(mode, PauseMode::Observe | PauseMode::Act) && mechanism == MechanismChoice::Auto;
+            if !decides {
+                return Err(ConfigError::NothingToLog { mode, mechanism });
+            }
             report::check_output("--decision-log", path)?;
         }
         let injection = self.inject_preemption.clone();
@@ -83,9 +88,9 @@ impl MachineConfig {
             return Err(ConfigError::NoSuchVcpu { flag: "--inject-preemption", vcpu, vcpus });
         }
         Ok(PausePlan {
-            mode: self.pause.unwrap_or_default(),
+            mode,
             source: self.pause_source.unwrap_or_default(),
-            mechanism: self.pause_mechanism.unwrap_or_default(),
+            mechanism,
             policy,
             sources,
             decision_log: self.decision_log.clone(),
