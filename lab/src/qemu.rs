@@ -25,7 +25,8 @@ const TRANSLATION_BUFFER_MIB: u32 = 512;
 /// Linux guest warns of an "XSAVE consistency problem".
 const CPU: &str = "max,+svm,-xsave";
 /// `mitigations=off`: they cost time and protect nobody here. `tsc=reliable`: one clock, no watchdog on it.
-const KERNEL_COMMAND_LINE: &str = "console=ttyS0 panic=-1 mitigations=off tsc=reliable quiet";
+/// `no_timer_check`: under load the emulated PIT misses Linux' deadline, which then panics ("8254 timer not connected").
+const KERNEL_COMMAND_LINE: &str = "console=ttyS0 panic=-1 mitigations=off tsc=reliable no_timer_check quiet";
 
 /// A QEMU that was found and asked for its version.
 #[derive(Debug, Clone)]
@@ -210,7 +211,7 @@ mod tests {
         assert_eq!(
             text(&machine()),
             "-accel tcg,thread=single,tb-size=512 -cpu max,+svm,-xsave -M q35 -m 3072 -smp 1,sockets=1,dies=1,cores=1,threads=1 \
-             -append console=ttyS0 panic=-1 mitigations=off tsc=reliable quiet \
+             -append console=ttyS0 panic=-1 mitigations=off tsc=reliable no_timer_check quiet \
              -nodefaults -no-reboot -display none -vga none \
              -chardev file,id=port0,path=/d,,ir/console -device isa-serial,index=0,chardev=port0,irq=4 \
              -chardev file,id=port1,path=/d,,ir/results -device isa-serial,index=1,chardev=port1,irq=3 \
