@@ -124,6 +124,16 @@ pub enum ConfigError {
         /// The path as given.
         path: PathBuf,
     },
+    /// A file to be written that another flag names too.
+    #[error("{flag} {}: {other} names the same file, which would be overwritten; give another path", .path.display())]
+    SharedFile {
+        /// The flag whose file is written.
+        flag: &'static str,
+        /// Its path.
+        path: PathBuf,
+        /// The other flag.
+        other: &'static str,
+    },
     /// A value that is out of its range.
     #[error("{flag}: {source}")]
     Value {

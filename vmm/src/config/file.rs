@@ -115,6 +115,8 @@ pub fn read(path: &Path) -> Result<MachineConfig, FileError> {
 /// # Errors
 /// An unknown key, a wrong value, or text that is neither TOML nor JSON.
 pub fn parse(text: &str) -> Result<MachineConfig, ParseError> {
+    // A byte order mark, which editors leave; TOML ignores it, JSON does not know it.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let format = FileFormat::of(text);
     let known = KnownKeys::of_machine();
     let checked = match format {
@@ -185,6 +187,13 @@ mod tests {
         assert_eq!(config.cpus, Some(CpusConfig { threads: Some(2), ..CpusConfig::flat(4) }));
         assert_eq!(config.memory, Some(ByteSize(1 << 30)));
         assert_eq!(config.numa.len(), 2);
+    }
+
+    #[test]
+    fn a_byte_order_mark_and_carriage_returns_do_not_matter() {
+        for text in ["\u{feff}cpus = 2\r\n", "\u{feff}{\r\n\"cpus\": 2}\r\n"] {
+            assert_eq!(parse(text).expect(text).cpus, Some(CpusConfig::flat(2)));
+        }
     }
 
     #[test]

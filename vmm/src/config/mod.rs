@@ -22,6 +22,7 @@ mod pause;
 mod placement;
 mod resolve;
 mod serial;
+mod shared_files;
 mod size;
 mod text;
 mod value_error;

@@ -27,6 +27,7 @@ impl MachineConfig {
         let config = self.clone().effective();
         let topology = config.topology()?;
         let boot = config.boot()?;
+        super::shared_files::check(&config)?;
         let pause = config.pause_plan(topology.vcpu_count())?;
         let offer = config.offer_plan()?;
         let node_wishes = config.node_wishes()?;

@@ -251,9 +251,57 @@ fn an_older_report_is_replaced_through_its_symbolic_link() {
 }
 
 #[test]
+fn a_link_that_leads_nowhere_says_where_the_report_is_to_be() {
+    let scratch = Scratch::new("dangling");
+    std::os::unix::fs::symlink("real.json", scratch.0.join("link.json")).expect("a link");
+    let target = ReportTarget::check(&scratch.0.join("link.json")).expect("writable");
+    assert_eq!(scratch.entries(), ["link.json"]);
+    target.write(&least()).expect("it can be written");
+    assert_eq!(scratch.entries(), ["link.json", "real.json"]);
+    assert!(fs::symlink_metadata(scratch.0.join("link.json")).expect("it is there").is_symlink());
+}
+
+#[test]
+fn what_a_killed_run_left_does_not_stop_the_next() {
+    let scratch = Scratch::new("left");
+    fs::write(scratch.0.join(format!(".run.json.{}-0", std::process::id())), "half").expect("a file");
+    let target = ReportTarget::check(&scratch.0.join("run.json")).expect("writable");
+    target.write(&full()).expect("it can be written");
+    assert!(scratch.entries().contains(&"run.json".to_owned()));
+}
+
+#[test]
+fn a_pipe_without_a_reader_is_an_error_and_one_with_a_slow_reader_gets_all() {
+    let scratch = Scratch::new("pipe");
+    let path = scratch.0.join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&path).status().expect("mkfifo runs");
+    assert!(made.success());
+    let target = ReportTarget::check(&path).expect("a pipe takes data");
+    let error = target.write(&full()).expect_err("nobody reads").to_string();
+    assert!(error.contains("No such device or address"), "{error}");
+    // More than a pipe holds, so that the writer has to wait.
+    let mut long = full();
+    long.vcpus = vec![long.vcpus[0].clone(); 1000];
+    let reading = std::thread::spawn({
+        let path = path.clone();
+        move || fs::read_to_string(path).expect("text")
+    });
+    while target.write(&long).is_err() {
+        std::thread::yield_now();
+    }
+    let text = reading.join().expect("it has read");
+    assert_eq!(serde_json::from_str::<Report>(&text).expect("it is a report"), long);
+}
+
+#[test]
 fn paths_that_cannot_hold_a_report_are_refused_before_boot() {
     let scratch = Scratch::new("refuse");
     assert!(matches!(ReportTarget::check(&scratch.0), Err(ReportError::IsDirectory { .. })));
+    for name in ["absent/", "absent/."] {
+        assert!(matches!(ReportTarget::check(&scratch.0.join(name)), Err(ReportError::IsDirectory { .. })), "{name}");
+    }
+    std::os::unix::fs::symlink("loop", scratch.0.join("loop")).expect("a link");
+    assert!(matches!(ReportTarget::check(&scratch.0.join("loop")), Err(ReportError::Directory { .. })));
     let nowhere = scratch.0.join("absent/run.json");
     let error = ReportTarget::check(&nowhere).expect_err("no such directory");
     assert!(matches!(error, ReportError::Directory { .. }));

@@ -6,12 +6,27 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::Report;
+use crate::host::output::{self, Waited};
 
 /// The flag a report's path comes from.
 const FLAG: &str = "--report";
+
+/// How long the reader of a pipe may stand still. Signals are blocked by then, so that nothing else would end the wait.
+const READER_LIMIT: Duration = Duration::from_secs(10);
+
+/// Names that are tried for the temporary file. One that was killed leaves its own behind, and process ids come again: in
+/// a container of its own the monitor always has the same.
+const MAX_TEMPORARIES: u32 = 64;
+
+/// Symbolic links in a row that Linux follows (path_resolution(7)).
+const MAX_LINKS: usize = 40;
 
 /// Why a report, or another file a flag names, cannot be written.
 #[derive(Debug, thiserror::Error)]
@@ -100,28 +115,34 @@ impl ReportTarget {
 
     fn try_write(&self, report: &Report) -> io::Result<()> {
         if self.in_place {
-            return write_json(&OpenOptions::new().write(true).open(&self.file)?, report);
+            // Without waiting: a named pipe without a reader is an error (ENXIO), and no reason to wait for one.
+            let file = OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(&self.file)?;
+            return write_json(Patient(&file), report);
         }
         let temporary = self.create_temporary()?;
-        write_json(&temporary.file, report)?;
+        write_json(Patient(&temporary.file), report)?;
         fs::rename(&temporary.path, &self.file)
     }
 
     fn directory(&self) -> &Path {
-        match self.file.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        }
+        directory_of(&self.file)
     }
 
     fn create_temporary(&self) -> io::Result<Temporary> {
         let name = self.file.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
-        let mut hidden = std::ffi::OsString::from(".");
-        hidden.push(name);
-        hidden.push(format!(".{}", std::process::id()));
-        let path = self.directory().join(hidden);
-        let file = OpenOptions::new().write(true).create_new(true).open(&path)?;
-        Ok(Temporary { path, file })
+        let mut taken = io::ErrorKind::AlreadyExists.into();
+        for attempt in 0..MAX_TEMPORARIES {
+            let mut hidden = std::ffi::OsString::from(".");
+            hidden.push(name);
+            hidden.push(format!(".{}-{attempt}", std::process::id()));
+            let path = self.directory().join(hidden);
+            match OpenOptions::new().write(true).create_new(true).open(&path) {
+                Ok(file) => return Ok(Temporary { path, file }),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => taken = error,
+                Err(error) => return Err(error),
+            }
+        }
+        Err(taken)
     }
 }
 
@@ -131,7 +152,15 @@ impl ReportTarget {
 /// # Errors
 /// The path is a directory, its directory takes no file, or the file that is there takes no data.
 pub(crate) fn check_output(flag: &'static str, path: &Path) -> Result<ReportTarget, ReportError> {
-    let file = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    if names_directory(path) {
+        return Err(ReportError::IsDirectory { flag, path: path.to_owned() });
+    }
+    let file = real_file(path).map_err(|source| ReportError::Directory {
+        flag,
+        path: path.to_owned(),
+        directory: directory_of(path).to_owned(),
+        source,
+    })?;
     let in_place = match fs::metadata(&file) {
         Ok(found) if found.is_dir() => return Err(ReportError::IsDirectory { flag, path: path.to_owned() }),
         Ok(found) => {
@@ -158,6 +187,36 @@ pub(crate) fn check_output(flag: &'static str, path: &Path) -> Result<ReportTarg
     Ok(target)
 }
 
+/// Whether only a directory can have this name, there or not. [`Path`] itself looks past such an end.
+fn names_directory(path: &Path) -> bool {
+    let bytes = path.as_os_str().as_bytes();
+    bytes.ends_with(b"/") || bytes.ends_with(b"/.")
+}
+
+fn directory_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+/// The file behind `path` and all symbolic links, which need not be there yet: a link that leads nowhere says where it
+/// is to be, as it does for `open`.
+fn real_file(path: &Path) -> io::Result<PathBuf> {
+    let mut file = path.to_owned();
+    for _ in 0..MAX_LINKS {
+        match fs::canonicalize(&file) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            found => return found,
+        }
+        match fs::read_link(&file) {
+            Ok(target) => file = directory_of(&file).join(target),
+            Err(_) => return Ok(file),
+        }
+    }
+    Err(io::Error::from_raw_os_error(libc::ELOOP))
+}
+
 /// A file that is gone when it goes out of scope, unless it was renamed before.
 struct Temporary {
     path: PathBuf,
@@ -171,7 +230,28 @@ impl Drop for Temporary {
     }
 }
 
-fn write_json(file: &File, report: &Report) -> io::Result<()> {
+/// A file that may be a pipe, written to for as long as its reader goes on.
+struct Patient<'a>(&'a File);
+
+impl Write for Patient<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        loop {
+            match self.0.write(bytes) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                done => return done,
+            }
+            if output::wait(self.0.as_fd(), READER_LIMIT) == Waited::Busy {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+fn write_json(file: Patient<'_>, report: &Report) -> io::Result<()> {
     let mut out = BufWriter::new(file);
     serde_json::to_writer_pretty(&mut out, report)?;
     out.write_all(b"\n")?;
