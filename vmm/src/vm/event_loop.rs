@@ -160,11 +160,10 @@ impl MutEventSubscriber for ConsoleWatch<'_> {
             if self.events.take_flush_due() && self.deadlines.flush.get().is_none() {
                 self.deadlines.flush.set(Some(Instant::now() + FLUSH_AFTER));
             }
-            if !self.events.take_room() {
-                return;
+            if let Some(input) = self.input.as_mut().filter(|_| self.events.take_room()) {
+                input.make_use_of_room(self.console, ops);
             }
-        }
-        if let Some(input) = &mut self.input {
+        } else if let Some(input) = &mut self.input {
             input.pump(self.console, ops);
         }
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! From stdin to the guest's serial port, with back-pressure: what the port has no room for stays here, and stdin is
-//! left alone until it is gone.
+//! left alone until it is gone. A terminal alone is always read, for its keys may be for the monitor.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -16,6 +16,10 @@ use crate::host::terminal::{self, EscapeKeys, Key};
 
 /// Bytes read at a time: what the port's FIFO can take.
 const CHUNK: usize = 64;
+
+/// Bytes that may be typed, or pasted, ahead of a guest that does not read; what comes beyond is lost, as a terminal loses
+/// it.
+const TYPED_AHEAD: usize = 1 << 20;
 
 /// How stdin says that it can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,11 +72,23 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// Moves what there is and what there is room for. Called when stdin is readable, and when the port has room again.
+    /// Moves what is left. Called when the port has room again.
+    pub(super) fn make_use_of_room(&mut self, console: &Console, ops: &mut EventOps) {
+        if self.keys.is_some() {
+            // A terminal is read when it is readable and at no other time, for that could block.
+            self.feed_rest(console, ops);
+        } else {
+            self.pump(console, ops);
+        }
+    }
+
+    /// Moves what there is and what there is room for. Called when stdin is readable.
+    ///
+    /// A terminal is read also when there is no room, for the keys that end a guest which reads nothing.
     pub(super) fn pump(&mut self, console: &Console, ops: &mut EventOps) {
         loop {
             self.feed_rest(console, ops);
-            if !self.rest.is_empty() {
+            if !self.rest.is_empty() && self.keys.is_none() {
                 return;
             }
             match self.source {
@@ -98,7 +114,7 @@ impl<'a> Input<'a> {
     fn feed_rest(&mut self, console: &Console, ops: &mut EventOps) {
         let taken = console.feed(&self.rest);
         self.rest.drain(..taken);
-        if !self.rest.is_empty() {
+        if !self.rest.is_empty() && self.keys.is_none() {
             self.set_watched(ops, false);
         }
     }
@@ -122,9 +138,9 @@ impl<'a> Input<'a> {
         let Some(keys) = &mut self.keys else { return self.rest.extend_from_slice(bytes) };
         for byte in bytes {
             match keys.feed(*byte) {
-                Key::Guest(byte) => self.rest.push(byte),
+                Key::Guest(byte) if self.rest.len() < TYPED_AHEAD => self.rest.push(byte),
+                Key::Guest(_) | Key::Swallowed => {}
                 Key::Quit => self.end.note(Outcome::Stopped(StopCause::Immediate)),
-                Key::Swallowed => {}
             }
         }
     }
@@ -210,5 +226,23 @@ mod tests {
             received.extend(byte);
         }
         assert_eq!(received, sent);
+    }
+    #[test]
+    fn a_guest_that_reads_nothing_does_not_keep_its_person_from_quitting() {
+        let (reader, mut writer) = io::pipe().unwrap();
+        writer.write_all(&[b'a'; 400]).unwrap();
+        writer.write_all(b"\x01x").unwrap();
+        let end = Arc::new(EndNote::new().unwrap());
+        let events = Arc::new(ConsoleEvents::new(Arc::clone(&end)).unwrap());
+        let output = ConsoleOutput::open(&SerialConfig::None, Observer::new(SharedObserved::default())).unwrap();
+        let console = Console::new(EventLine::new().unwrap(), output, Arc::clone(&events));
+        let keys = Some(EscapeKeys::default());
+        let input = Input::new(File::from(OwnedFd::from(reader)), keys, &end);
+        let mut manager = EventManager::new().unwrap();
+        manager.add_subscriber(Feeder { console: &console, events: &events, input });
+        for _ in 0..10 {
+            manager.run_with_timeout(0).unwrap();
+        }
+        assert_eq!(end.take(), Some(Outcome::Stopped(StopCause::Immediate)));
     }
 }
