@@ -31,10 +31,14 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("terminal_after_a_guest_reset", kvm, || way_out("reset", b"", None, 32)),
         trial("terminal_after_a_triple_fault", kvm, || way_out("triple-fault", b"", None, 33)),
         trial("terminal_after_ctrl_a_x", kvm, || way_out("spin seconds=300", b"\x01x", None, 0)),
+        trial("terminal_after_ctrl_a_x_behind_keys_that_nobody_reads", kvm, || {
+            way_out("hang", &[&[b'a'; 400][..], b"\x01x"].concat(), None, 0);
+        }),
         trial("terminal_after_sigterm", kvm, || way_out("spin seconds=300", b"", Some(Signal::TERM), 0)),
         trial("terminal_after_sigint", kvm, || way_out("spin seconds=300", b"", Some(Signal::INT), 0)),
         trial("terminal_after_the_output_is_lost", kvm, output_lost),
         trial("terminal_after_a_panic", nothing, panicking),
+        trial("a_terminal_that_shows_nothing_more_does_not_hold_up_the_end", kvm, still_screen),
         trial("terminal_is_raw_while_the_guest_runs", kvm, raw_meanwhile),
     ]
 }
@@ -105,6 +109,28 @@ fn output_lost() {
     let terminal = Terminal::new();
     let monitor = Monitor::new(["--probe", "report"]).stdin(terminal.program.try_clone().unwrap());
     monitor.stdout(crate::monitor::broken_pipe()).run().expect(1);
+    terminal.assert_as_before();
+}
+
+/// More output than a terminal holds that nobody looks at: it says that it takes some, and a write of more would block.
+fn still_screen() {
+    let terminal = Terminal::new();
+    let monitor = Monitor::new(["--cpus=128", "--probe", "report"]).stdin(terminal.program.try_clone().unwrap());
+    let started = monitor.stdout(terminal.program.try_clone().unwrap()).start();
+    let deadline = Instant::now() + LIMIT;
+    let (mut shown, mut since) = (0, Instant::now());
+    while shown == 0 || since.elapsed() < Duration::from_secs(1) {
+        assert!(Instant::now() < deadline, "the output does not stand still");
+        let now = rustix::io::ioctl_fionread(&terminal.person).unwrap();
+        if now != shown {
+            (shown, since) = (now, Instant::now());
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let sent = Instant::now();
+    started.signal(Signal::TERM);
+    started.wait().expect(0);
+    assert!(sent.elapsed() < Duration::from_secs(9), "a write was waited for");
     terminal.assert_as_before();
 }
 

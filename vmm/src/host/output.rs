@@ -2,7 +2,10 @@
 #![expect(unsafe_code, reason = "poll")]
 //! Whether a descriptor takes output now, so that nobody has to block in a write to find out.
 
+use std::fs::{File, OpenOptions};
+use std::io::{self, IsTerminal};
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::time::Duration;
 
 /// Most bytes that a pipe takes at once when it says that it takes any (pipe(7), `PIPE_BUF`).
@@ -32,9 +35,30 @@ pub fn wait(fd: BorrowedFd<'_>, limit: Duration) -> Waited {
     }
 }
 
+/// A descriptor for what `fd` leads to. A pipe or a terminal is opened anew, for a terminal that takes a byte does not
+/// say how many, and `O_NONBLOCK` on a duplicate would be seen by every process that has it too. Where that is not
+/// possible, and for all else, it is a duplicate.
+///
+/// # Errors
+/// The kernel's own: no descriptor is left.
+pub fn open_again(fd: BorrowedFd<'_>) -> io::Result<File> {
+    /// Opening this device makes another terminal (Documentation/admin-guide/devices.txt, 5 char).
+    const PTMX: u64 = libc::makedev(5, 2);
+    let duplicate = File::from(fd.try_clone_to_owned()?);
+    let found = duplicate.metadata()?;
+    if found.file_type().is_fifo() || (duplicate.is_terminal() && found.rdev() != PTMX) {
+        let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+        let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+        if let Ok(again) = OpenOptions::new().write(true).custom_flags(flags).open(path) {
+            return Ok(again);
+        }
+    }
+    Ok(duplicate)
+}
+
 #[cfg(test)]
 mod tests {
-    use std::io::{self, Write};
+    use std::io::Write;
     use std::os::fd::AsFd;
 
     use super::*;
@@ -50,5 +74,18 @@ mod tests {
         drop(reader);
         assert_eq!(wait(writer.as_fd(), Duration::ZERO), Waited::Takes);
         assert_eq!(writer.write(b"x").expect_err("nobody reads").kind(), io::ErrorKind::BrokenPipe);
+    }
+
+    #[test]
+    fn what_is_opened_again_never_blocks_and_leaves_the_original_as_it_was() {
+        let (_reader, mut writer) = io::pipe().expect("a pipe");
+        let again = open_again(writer.as_fd()).expect("a descriptor");
+        let more_than_a_pipe_holds = vec![0; 1 << 21];
+        assert!((&again).write(&more_than_a_pipe_holds).expect("there is room") < more_than_a_pipe_holds.len());
+        assert_eq!((&again).write(b"x").expect_err("it is full").kind(), io::ErrorKind::WouldBlock);
+        // SAFETY: F_GETFL only looks.
+        let flags = unsafe { libc::fcntl(writer.as_raw_fd(), libc::F_GETFL) };
+        assert_eq!(flags & libc::O_NONBLOCK, 0);
+        writer.flush().expect("nothing is kept");
     }
 }

@@ -92,11 +92,14 @@ impl Sink {
     }
 
     fn write(&self, bytes: &[u8]) -> io::Result<usize> {
-        if output::wait(self.file.as_fd(), Duration::ZERO) != Waited::Takes {
+        let written = match output::wait(self.file.as_fd(), Duration::ZERO) {
+            Waited::Takes => (&self.file).write(&bytes[..bytes.len().min(ATOMIC_BYTES)]),
+            Waited::Busy | Waited::Interrupted => Err(io::ErrorKind::WouldBlock.into()),
+        };
+        if written.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
             self.behind.store(true, Ordering::Release);
-            return Err(io::ErrorKind::WouldBlock.into());
         }
-        (&self.file).write(&bytes[..bytes.len().min(ATOMIC_BYTES)])
+        written
     }
 }
 
@@ -144,14 +147,14 @@ pub struct ConsoleOutput {
 }
 
 impl ConsoleOutput {
-    /// Opens what `serial` names. Stdout is a duplicate of the descriptor, written to without a buffer of our own: the
+    /// Opens what `serial` names. Stdout has a descriptor of its own, written to without a buffer of our own: the
     /// port hands over whole lines.
     ///
     /// # Errors
     /// The kernel's own; `ENXIO` for a pipe that nobody reads.
     pub fn open(serial: &SerialConfig, observer: Observer) -> io::Result<Self> {
         let file = match serial {
-            SerialConfig::Stdio => Some(File::from(io::stdout().as_fd().try_clone_to_owned()?)),
+            SerialConfig::Stdio => Some(output::open_again(io::stdout().as_fd())?),
             // Without waiting: opening a named pipe would wait for a reader, and no signal would end that.
             SerialConfig::File(path) => {
                 let mut options = OpenOptions::new();
