@@ -29,6 +29,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("a_reader_that_stands_still_does_not_keep_a_signal_from_ending_the_run", kvm, stopped_reader),
         trial("a_reader_that_comes_late_gets_everything", kvm, late_reader),
         trial("serial_file_that_is_a_pipe_without_a_reader_is_refused", kvm, serial_pipe),
+        trial("a_file_at_its_size_limit_ends_the_run_with_an_error", kvm, limited_file),
         trial("serial_none_is_silent_and_still_observed", kvm, serial_none),
         trial("serial_file_holds_what_stdout_would", kvm, serial_file),
     ]
@@ -125,6 +126,15 @@ fn serial_pipe() {
     assert!(Command::new("mkfifo").arg(monitor.directory().join("pipe")).status().unwrap().success());
     let ended = monitor.run().expect(1);
     assert!(ended.errors.contains("cannot be connected to file=pipe"), "{}", ended.errors);
+    assert_eq!(ended.files(), ["pipe"]);
+}
+
+fn limited_file() {
+    let mut limited = Command::new("prlimit");
+    limited.arg("--fsize=100").arg(monitor::program()).args(["--serial=file=log", "--probe", "report"]);
+    let ended = Monitor::of(limited).run().expect(1);
+    assert!(ended.errors.contains("File too large"), "{}", ended.errors);
+    assert_eq!(ended.files(), ["log"]);
 }
 
 fn serial_none() {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How a run ends, and what the exit status says of it: the guest's own ends, and the operator's.
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use libtest_mimic::Trial;
 use rustix::process::Signal;
 
-use crate::monitor::Monitor;
+use crate::monitor::{self, Monitor};
 use crate::{kvm, trial};
 
 /// A workload, the exit status it leads to, and the reason in words.
@@ -33,6 +34,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         }),
         trial("a_guest_that_hangs_can_be_stopped", kvm, hanging_guest),
         trial("a_second_signal_finds_a_run_that_ends_cleanly", kvm, signals_in_a_row),
+        trial("a_run_ends_though_its_user_may_queue_no_signals", kvm, || stopped_under(&["prlimit", "--sigpending=0"])),
+        trial("a_run_ends_though_signals_were_blocked_around_it", kvm, || stopped_under(&["env", "--block-signal"])),
         trial("vcpu_threads_are_named_after_their_vcpus", kvm, thread_names),
     ];
     ends.chain(operator).collect()
@@ -69,6 +72,20 @@ fn signals_in_a_row() {
         started.signal(signal);
     }
     started.wait().expect(0);
+}
+
+/// Stops a run that was started by `wrapper`, a program and its arguments, within a time that no thread without an
+/// answer would allow.
+fn stopped_under(wrapper: &[&str]) {
+    let mut command = Command::new(wrapper[0]);
+    command.args(&wrapper[1..]).arg(monitor::program()).args(["--cpus=4", "--probe", "spin seconds=300 report=none"]);
+    let started = Monitor::of(command).start();
+    started.wait_for_vcpus(4);
+    let sent = Instant::now();
+    started.signal(Signal::INT);
+    let ended = started.wait().expect(0);
+    assert!(ended.errors.starts_with("vmm: stopped by the operator\n"), "{}", ended.errors);
+    assert!(sent.elapsed() < Duration::from_secs(9), "a thread was not kicked");
 }
 
 fn thread_names() {

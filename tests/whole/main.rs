@@ -19,7 +19,10 @@ mod reports;
 mod seen;
 mod terminal;
 
-use std::fs::OpenOptions;
+use std::env;
+use std::fs::{self, OpenOptions};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
@@ -27,6 +30,7 @@ fn main() {
     if terminal::is_the_panicking_child() {
         terminal::panic_while_raw();
     }
+    unignore_ending_signals();
     let mut arguments = Arguments::from_args();
     // Two guests at a time: more would only make each other slow on a small machine.
     arguments.test_threads.get_or_insert(2);
@@ -41,6 +45,20 @@ fn main() {
         pausing::trials(),
     ];
     libtest_mimic::run(&arguments, groups.into_iter().flatten().collect()).exit();
+}
+
+/// A shell has its background jobs ignore the signals that end a program, what they start inherits that, and the monitor
+/// honours it. So these tests start anew where one is ignored.
+fn unignore_ending_signals() {
+    /// SIGHUP, SIGINT, SIGQUIT and SIGTERM, as `/proc/self/status` counts them.
+    const ENDING: u64 = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 14;
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).expect("proc(5)");
+    if u64::from_str_radix(mask.trim(), 16).unwrap() & ENDING != 0 {
+        let mut anew = Command::new("env");
+        anew.arg("--default-signal=HUP,INT,QUIT,TERM").arg(env::current_exe().unwrap()).args(env::args_os().skip(1));
+        panic!("env: {}", anew.exec());
+    }
 }
 
 /// What this machine cannot show, in words.

@@ -28,8 +28,8 @@ pub struct EndingSignals(File);
 
 impl EndingSignals {
     /// Blocks the ending signals for this thread and all it starts, and opens a descriptor that reports them. One that
-    /// the caller of the process had ignored (nohup, a shell's background job) stays ignored. SIGPIPE is ignored from
-    /// here on: a closed stdout is an error value, not the end.
+    /// the caller of the process had ignored (nohup, a shell's background job) stays ignored. SIGPIPE and
+    /// SIGXFSZ are ignored from here on: a closed stdout, or a file at its size limit, is an error value, not the end.
     ///
     /// # Errors
     /// The kernel's own.
@@ -47,6 +47,7 @@ impl EndingSignals {
                 return Err(io::Error::from_raw_os_error(error));
             }
             libc::signal(libc::SIGPIPE, libc::SIG_IGN);
+            libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
             match libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) {
                 -1 => Err(io::Error::last_os_error()),
                 fd => Ok(Self(File::from_raw_fd(fd))),
@@ -107,6 +108,9 @@ mod tests {
 
     #[test]
     fn signals_are_told_apart_and_end_nothing_while_they_are_blocked() {
+        // A shell has its background jobs ignore it, and these tests may be one.
+        // SAFETY: no handler is installed; the signal is blocked below before it is raised.
+        unsafe { libc::signal(libc::SIGQUIT, libc::SIG_DFL) };
         let mut signals = EndingSignals::block().unwrap();
         assert_eq!(signals.take().unwrap(), None);
         raise(libc::SIGTERM);

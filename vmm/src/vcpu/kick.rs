@@ -2,7 +2,8 @@
 #![expect(unsafe_code, reason = "signal handlers and pthread_kill")]
 //! Getting a vCPU thread out of `KVM_RUN`.
 //!
-//! The kick is a real-time signal. Its handler sets `immediate_exit` of the vCPU that the interrupted thread runs, so a
+//! The kick is a signal that the kernel need not queue: a real-time one is refused (`EAGAIN`) when the user's queue is
+//! full (RLIMIT_SIGPENDING), and a kick that is lost leaves a thread in the guest. Its handler sets `immediate_exit` of the vCPU that the interrupted thread runs, so a
 //! kick that arrives just before `KVM_RUN` makes that call return at once
 //! (Documentation/virt/kvm/api.rst, `immediate_exit`): the window between looking for a request and entering the guest
 //! is closed without a signal mask. A thread that waits in user space instead shows the handler its futex word
@@ -13,7 +14,7 @@ use std::io;
 use std::ptr;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
-use vmm_sys_util::signal::register_signal_handler;
+use vmm_sys_util::signal::{register_signal_handler, unblock_signal};
 
 thread_local! {
     // Const-initialised and without a destructor: reading it in a signal handler neither allocates nor locks.
@@ -29,15 +30,17 @@ pub const PARKED: u32 = 1;
 /// The signal that kicks a vCPU thread.
 #[must_use]
 pub fn signal() -> libc::c_int {
-    libc::SIGRTMIN()
+    libc::SIGUSR1
 }
 
-/// Installs the handler, for the whole process. Once, before the first vCPU thread is started.
+/// Installs the handler, for the whole process, and lets the signal through, which whoever started the process may have
+/// blocked. Once, before the first vCPU thread is started: all inherit the mask of the calling thread.
 ///
 /// # Errors
 /// The kernel's own.
 pub fn install_handler() -> io::Result<()> {
-    register_signal_handler(signal(), handle).map_err(|error| io::Error::from_raw_os_error(error.errno()))
+    register_signal_handler(signal(), handle).map_err(|error| io::Error::from_raw_os_error(error.errno()))?;
+    unblock_signal(signal()).map_err(|error| io::Error::other(error.to_string()))
 }
 
 extern "C" fn handle(_: libc::c_int, _: *mut libc::siginfo_t, _: *mut libc::c_void) {
