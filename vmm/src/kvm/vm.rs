@@ -37,7 +37,7 @@ pub enum VmError {
     #[error("KVM cannot address APIC ids above 254 (KVM_CAP_X2APIC_API): {0}; ask for fewer vCPUs")]
     X2apicIds(#[source] io::Error),
     /// `KVM_SET_USER_MEMORY_REGION`.
-    #[error("KVM does not take {bytes:#x} bytes of RAM at {gpa:#x}: {source}")]
+    #[error("KVM does not take {bytes:#x} bytes of RAM at {gpa:#x}: {source}; ask for less --memory")]
     MemorySlot {
         /// Guest-physical start.
         gpa: u64,
