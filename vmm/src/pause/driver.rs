@@ -11,13 +11,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use policy::pause::{
-    Counters, Decision, HostView, OutcomeEvent, PauseConfig, PauseEvent, PauseState, Reason, VcpuState, VcpuView,
-    YieldOutcome, decide,
+    Counters, HostView, OutcomeEvent, PauseConfig, PauseEvent, PauseState, Reason, VcpuState, VcpuView, YieldOutcome,
 };
 use policy::time::Nanos;
 use topology::id::{ApicId, HostCpu, VcpuIndex};
 
 use super::book::Book;
+use super::core::Core;
 use super::deed::{Deed, FixedBounds, Then};
 use super::log::DecisionLog;
 use super::runqueue::{RunqueueView, ThreadSeen};
@@ -60,14 +60,6 @@ pub struct Driver {
     parked: AtomicUsize,
     runqueues: Arc<dyn RunqueueView>,
     unseen: Mutex<Option<String>>,
-}
-
-/// What the mutex guards.
-struct Core {
-    view: HostView,
-    state: PauseState,
-    book: Book,
-    log: Option<DecisionLog>,
 }
 
 /// A report of a vCPU that it spins, as its source saw it.
@@ -349,55 +341,6 @@ impl Driver {
     pub fn finish_log(&self) -> io::Result<()> {
         let log = self.lock().log.take();
         log.map_or(Ok(()), DecisionLog::finish)
-    }
-}
-
-impl Core {
-    fn decide(&mut self, event: &PauseEvent, config: &PauseConfig, now: Nanos) -> Decision {
-        let decision = decide(event, &self.view, &mut self.state, config, now);
-        if let Some(log) = &mut self.log {
-            log.decision(event, &self.view, &decision, now);
-        }
-        decision
-    }
-
-    /// Takes in what a look at a thread showed.
-    fn take_look(&mut self, vcpu: VcpuIndex, seen: ThreadSeen) {
-        let Some(before) = self.view.get(vcpu).copied() else { return };
-        if matches!(before.state, VcpuState::Stopped | VcpuState::Parked) {
-            return;
-        }
-        let state = match (seen.on_cpu, seen.runnable) {
-            (Some(true), _) => VcpuState::Running,
-            (_, Some(false)) => VcpuState::Halted,
-            (Some(false), Some(true)) => VcpuState::Queued,
-            _ => VcpuState::Unknown,
-        };
-        let cpu = seen.cpu.or(before.cpu);
-        self.book.put(vcpu, cpu.filter(|_| state != VcpuState::Halted));
-        self.view.set(vcpu, VcpuView { state, cpu, ..before });
-    }
-
-    /// Brings the book's numbers of a vCPU into the view.
-    fn refresh(&mut self, vcpu: VcpuIndex, spinning: Option<bool>) {
-        let (runqueue, cpu) = (self.book.runqueue(vcpu), self.book.cpu(vcpu));
-        self.view.update(vcpu, |view| {
-            // Running was true when it reported; whether it still is nobody has said.
-            if view.state == VcpuState::Running {
-                view.state = VcpuState::Unknown;
-            }
-            view.runqueue = runqueue;
-            view.cpu = cpu.or(view.cpu);
-            view.spinning = spinning.unwrap_or(view.spinning);
-        });
-    }
-
-    fn unpark(&mut self, vcpu: VcpuIndex) {
-        let cpu = self.view.get(vcpu).and_then(|view| view.cpu);
-        if self.view.get(vcpu).is_some_and(|view| view.state == VcpuState::Parked) {
-            self.book.put(vcpu, cpu);
-            self.view.update(vcpu, |view| view.state = VcpuState::Unknown);
-        }
     }
 }
 

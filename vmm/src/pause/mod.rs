@@ -11,6 +11,7 @@
 
 mod book;
 pub mod clock;
+mod core;
 mod deed;
 pub mod driver;
 pub mod effective;

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the driver's lock guards: the view of the VM's vCPUs, the policy's memory, the book, the log.
+//!
+//! No system calls but those of the log. Invariant: view and book agree on who wants a CPU, and what was seen of a vCPU
+//! that is stopped or parked changes neither.
+
+use policy::pause::{Decision, HostView, PauseConfig, PauseEvent, PauseState, VcpuState, VcpuView, decide};
+use policy::time::Nanos;
+use topology::id::VcpuIndex;
+
+use super::book::Book;
+use super::log::DecisionLog;
+use super::runqueue::ThreadSeen;
+
+/// What the mutex guards.
+pub(super) struct Core {
+    pub(super) view: HostView,
+    pub(super) state: PauseState,
+    pub(super) book: Book,
+    pub(super) log: Option<DecisionLog>,
+}
+
+impl Core {
+    pub(super) fn decide(&mut self, event: &PauseEvent, config: &PauseConfig, now: Nanos) -> Decision {
+        let decision = decide(event, &self.view, &mut self.state, config, now);
+        if let Some(log) = &mut self.log {
+            log.decision(event, &self.view, &decision, now);
+        }
+        decision
+    }
+
+    /// Takes in what a look at a thread showed.
+    pub(super) fn take_look(&mut self, vcpu: VcpuIndex, seen: ThreadSeen) {
+        let Some(before) = self.view.get(vcpu).copied() else { return };
+        if matches!(before.state, VcpuState::Stopped | VcpuState::Parked) {
+            return;
+        }
+        let state = match (seen.on_cpu, seen.runnable) {
+            (Some(true), _) => VcpuState::Running,
+            (_, Some(false)) => VcpuState::Halted,
+            (Some(false), Some(true)) => VcpuState::Queued,
+            _ => VcpuState::Unknown,
+        };
+        let cpu = seen.cpu.or(before.cpu);
+        self.book.put(vcpu, cpu.filter(|_| state != VcpuState::Halted));
+        self.view.set(vcpu, VcpuView { state, cpu, ..before });
+    }
+
+    /// Brings the book's numbers of a vCPU into the view.
+    pub(super) fn refresh(&mut self, vcpu: VcpuIndex, spinning: Option<bool>) {
+        let (runqueue, cpu) = (self.book.runqueue(vcpu), self.book.cpu(vcpu));
+        self.view.update(vcpu, |view| {
+            // Running was true when it reported; whether it still is nobody has said.
+            if view.state == VcpuState::Running {
+                view.state = VcpuState::Unknown;
+            }
+            view.runqueue = runqueue;
+            view.cpu = cpu.or(view.cpu);
+            view.spinning = spinning.unwrap_or(view.spinning);
+        });
+    }
+
+    pub(super) fn unpark(&mut self, vcpu: VcpuIndex) {
+        let cpu = self.view.get(vcpu).and_then(|view| view.cpu);
+        if self.view.get(vcpu).is_some_and(|view| view.state == VcpuState::Parked) {
+            self.book.put(vcpu, cpu);
+            self.view.update(vcpu, |view| view.state = VcpuState::Unknown);
+        }
+    }
+}
