@@ -168,7 +168,7 @@ fn storm() {
     started.wait_for_vcpus(4);
     let pid = started.pid().as_raw_nonzero().to_string();
     // The kick's own signal, as fast as a shell sends it; it ends when the process is gone.
-    let storm = format!("for i in $(seq 2000); do kill -34 {pid} || exit 0; done");
+    let storm = format!("for i in $(seq 2000); do kill -USR1 {pid} || exit 0; done");
     let mut shell = Command::new("bash").args(["-c", &storm]).stderr(std::process::Stdio::null()).spawn().unwrap();
     started.wait().expect(0);
     shell.wait().unwrap();
