@@ -146,8 +146,8 @@ const GARBAGE: [u8; 20] = [
 
 fn garbage() {
     let image = Image::new();
-    // The first loadable segment, overwritten from its start, and entered there.
-    let (offset, address) = (image.value(0, Field::Offset), image.value(0, Field::PhysicalAddress));
+    // The second loadable segment, overwritten from its start, and entered there; the first holds the headers.
+    let (offset, address) = (image.value(1, Field::Offset), image.value(1, Field::PhysicalAddress));
     let image = image.with(usize::try_from(offset).unwrap(), &GARBAGE).entry(u32::try_from(address).unwrap());
     let started = Monitor::new(["--cpus", "4", "--serial", "none", "--report", "run.json", "--kernel", "garbage"]);
     fs::write(started.directory().join("garbage"), image.bytes()).unwrap();

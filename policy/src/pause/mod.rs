@@ -165,7 +165,7 @@ impl Case<'_> {
             Some(_) if !self.crowded => return Err(Reason::OwnerIdle),
             _ => match self.guess(state) {
                 Ok(found) => found,
-                Err(Reason::NoCandidate) if self.crowded && tactic == Tactic::Park => {
+                Err(Reason::NoCandidate) if self.crowded && tactic == Tactic::Park && !self.event.named_since_entry => {
                     return Ok((Act::Park { until: self.now.after(self.config.park_unnamed_ns) }, None));
                 }
                 Err(reason) => return Err(reason),

@@ -30,6 +30,9 @@ impl Tactic {
     const COUNT: usize = Self::ALL.len();
 }
 
+/// vCPUs for each CPU from which on parking is the first tactic.
+const MANY_PER_CPU: usize = 4;
+
 /// The tactics that may be used at all, in the order in which they are tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Allowed {
@@ -48,8 +51,11 @@ impl Allowed {
         // On one CPU nobody else runs while the source spins: not worth a trial.
         let mask =
             bit(Tactic::Spin, !(one_cpu && acts)) | bit(Tactic::Yield, yields) | bit(Tactic::Park, mechanisms.park);
-        // Design 5.4: with a CPU for each vCPU spinning wins, with one for all parking, between the two yielding.
-        let first = match (vcpus <= usable_cpus as usize, mechanisms.park && (one_cpu || !yields), yields) {
+        // With a CPU for each vCPU spinning wins, with one for all or for many parking, between the two yielding
+        // (docs/pause-loops.md: on two CPUs, yielding makes twice the hand-overs of parking with 4 vCPUs, three quarters
+        // with 8, a third with 16).
+        let many = vcpus >= MANY_PER_CPU.saturating_mul(usable_cpus as usize);
+        let first = match (vcpus <= usable_cpus as usize, mechanisms.park && (one_cpu || many || !yields), yields) {
             (true, _, _) if !(one_cpu && acts) => Tactic::Spin,
             (_, true, _) => Tactic::Park,
             (_, _, true) => Tactic::Yield,

@@ -13,7 +13,7 @@ use std::fs;
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-use vmm_sys_util::signal::register_signal_handler;
+use vmm_sys_util::signal::{register_signal_handler, unblock_signal};
 
 use super::effective::Grant;
 use crate::report::KvmKind;
@@ -93,6 +93,8 @@ impl Tracepoint {
         })?;
         if period > 0 {
             register_signal_handler(signal(), handle).map_err(|error| no(format!("signal handler: {error}"), None))?;
+            // Whoever started the process may have blocked it.
+            unblock_signal(signal()).map_err(|error| no(format!("signal mask: {error}"), None))?;
         }
         Ok(tracepoint)
     }
