@@ -51,7 +51,7 @@ impl Summary {
                 finished.machine.handles.first().map(VcpuHandle::stats),
             ),
             placement: placed::of_machine(placement),
-            pause: pause.effective().clone(),
+            pause: pause.effective(),
             offers: finished.machine.offers.grants().to_vec(),
             workload: observed.result.as_ref().map(|result| workload(result, yields)),
         };

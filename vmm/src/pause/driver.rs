@@ -19,6 +19,7 @@ use topology::id::{ApicId, HostCpu, VcpuIndex};
 use super::book::Book;
 use super::core::Core;
 use super::deed::{Deed, FixedBounds, Then};
+use super::effective::Grant;
 use super::log::DecisionLog;
 use super::runqueue::{RunqueueView, ThreadSeen};
 use super::seat::Seat;
@@ -157,6 +158,12 @@ impl Driver {
     #[must_use]
     pub fn unseen(&self) -> Option<String> {
         self.unseen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// How runqueues are seen by now.
+    #[must_use]
+    pub fn views(&self) -> Vec<Grant> {
+        self.runqueues.grants()
     }
 
     /// Whether a vCPU is known to sleep, so that it is not to be kicked for a look.

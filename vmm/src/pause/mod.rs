@@ -15,6 +15,7 @@ mod core;
 mod deed;
 pub mod driver;
 pub mod effective;
+mod exact_view;
 mod helper;
 pub mod inject;
 mod log;

@@ -9,6 +9,8 @@ use std::sync::OnceLock;
 
 use topology::id::HostCpu;
 
+use super::effective::Grant;
+
 /// One thread, as far as a view can see it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ThreadSeen {
@@ -36,12 +38,17 @@ pub trait RunqueueView: Send + Sync {
 
     /// What it cannot see, in words.
     fn limits(&self) -> &'static str;
+
+    /// What was asked for, what was granted, and why.
+    fn grants(&self) -> Vec<Grant> {
+        vec![Grant::yes(self.name(), self.limits())]
+    }
 }
 
 /// The view that needs no privilege: `/proc/thread-self`'s neighbours (proc_pid_stat(5)), opened once a thread.
 #[derive(Debug, Default)]
 pub struct ProcView {
-    stats: Vec<OnceLock<Option<File>>>,
+    stats: Vec<OnceLock<(i32, Option<File>)>>,
 }
 
 impl ProcView {
@@ -54,14 +61,21 @@ impl ProcView {
     /// Says which thread stands at a position. Called once each, from any thread.
     pub fn register(&self, position: usize, tid: i32) {
         if let Some(slot) = self.stats.get(position) {
-            slot.get_or_init(|| File::open(format!("/proc/self/task/{tid}/stat")).ok());
+            slot.get_or_init(|| (tid, File::open(format!("/proc/self/task/{tid}/stat")).ok()));
         }
+    }
+
+    /// The thread that stands at a position; `None` until it is known.
+    pub(super) fn tid(&self, position: usize) -> Option<i32> {
+        self.stats.get(position).and_then(OnceLock::get).map(|(tid, _)| *tid)
     }
 
     fn look_at(&self, position: usize) -> ThreadSeen {
         /// All fields up to the CPU fit, with a name of 15 letters and 38 numbers of 20 digits.
         const BYTES: usize = 1024;
-        let Some(Some(file)) = self.stats.get(position).and_then(OnceLock::get) else { return ThreadSeen::default() };
+        let Some((_, Some(file))) = self.stats.get(position).and_then(OnceLock::get) else {
+            return ThreadSeen::default();
+        };
         let mut text = [0; BYTES];
         match file.read_at(&mut text, 0) {
             Ok(read) => parse(&text[..read]).unwrap_or_default(),

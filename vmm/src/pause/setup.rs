@@ -12,6 +12,7 @@ use topology::id::VcpuIndex;
 
 use super::driver::{Driver, DriverParts};
 use super::effective::{Effective, Grant};
+use super::exact_view::BestView;
 use super::helper::Helper;
 use super::inject::Schedule;
 use super::port;
@@ -98,13 +99,14 @@ impl PauseSetup {
         }
         let counted = served && system.capability(Cap::SyncRegs) & kvm_bindings::KVM_SYNC_X86_REGS != 0;
         let threads = Arc::new(ProcView::new(machine.topology.vcpu_count() as usize));
-        let runqueues: Arc<dyn RunqueueView> = Arc::clone(&threads) as _;
+        let runqueues: Arc<dyn RunqueueView> =
+            if decides(plan.mode) { Arc::new(BestView::new(Arc::clone(&threads))) } else { Arc::clone(&threads) as _ };
         let samples = plan.source == SourceChoice::Sampler && decides(plan.mode);
         let effective = Effective {
             mode: plan.mode.to_string(),
             sources,
             mechanisms,
-            views: vec![Grant::yes(runqueues.name(), runqueues.limits())],
+            views: Vec::new(),
             parameters: parameters(plan),
         };
         let parts = DriverParts {
@@ -178,8 +180,8 @@ impl PauseSetup {
 
     /// What is really used.
     #[must_use]
-    pub fn effective(&self) -> &Effective {
-        &self.effective
+    pub fn effective(&self) -> Effective {
+        Effective { views: self.driver.views(), ..self.effective.clone() }
     }
 }
 

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The view of the runqueues that a machine gets: the kernel's own numbers as soon as they can be had, until then and
+//! otherwise what `/proc` shows.
+//!
+//! Loading a program takes the kernel up to half a second of CPU time on some hosts, so it is done on a thread of its own,
+//! and only once a pause event asks: a machine that never spins pays nothing. Invariant: what is not granted is never
+//! silently replaced; the grant says what was used and why.
+
+use std::fmt;
+use std::io;
+use std::sync::{Arc, Once, OnceLock};
+use std::thread;
+
+use super::effective::Grant;
+use super::runqueue::{ProcView, RunqueueView, ThreadSeen};
+use crate::host::runqueue::{self, Source, ThreadState, View};
+
+/// The best view there is at the moment.
+pub(super) struct BestView {
+    threads: Arc<ProcView>,
+    asked: Once,
+    loaded: Arc<OnceLock<runqueue::Granted>>,
+    not_started: OnceLock<io::Error>,
+}
+
+impl BestView {
+    /// A view that has loaded nothing yet; `threads` is where threads make themselves known.
+    pub(super) fn new(threads: Arc<ProcView>) -> Self {
+        Self { threads, asked: Once::new(), loaded: Arc::default(), not_started: OnceLock::new() }
+    }
+
+    fn load(&self) {
+        self.asked.call_once(|| {
+            let loaded = Arc::clone(&self.loaded);
+            let load = move || {
+                loaded.get_or_init(runqueue::open);
+            };
+            if let Err(error) = thread::Builder::new().name("bpf-load".to_owned()).spawn(load) {
+                self.not_started.get_or_init(|| error);
+            }
+        });
+    }
+
+    /// The exact view, once it is there.
+    fn exact(&self) -> Option<&View> {
+        self.loaded.get().map(|granted| &granted.view).filter(|view| view.source() == Source::Bpf)
+    }
+
+    fn look_exactly(&self, view: &View, which: &[usize], seen: &mut [ThreadSeen]) {
+        seen.fill(ThreadSeen::default());
+        // 0 is no thread's id: the kernel finds nobody.
+        let tids: Vec<i32> = which.iter().map(|position| self.threads.tid(*position).unwrap_or(0)).collect();
+        let mut looks = Vec::with_capacity(tids.len());
+        if view.look(&tids, &mut looks).is_err() {
+            return;
+        }
+        for (seen, look) in seen.iter_mut().zip(looks).filter(|(_, look)| look.state != ThreadState::Gone) {
+            *seen = ThreadSeen {
+                runqueue: look.runqueue,
+                on_cpu: look.on_cpu,
+                runnable: Some(look.state == ThreadState::Runnable),
+                cpu: look.cpu,
+            };
+        }
+    }
+}
+
+impl RunqueueView for BestView {
+    fn name(&self) -> &'static str {
+        if self.exact().is_some() { "bpf" } else { self.threads.name() }
+    }
+
+    fn is_exact(&self) -> bool {
+        self.exact().is_some()
+    }
+
+    fn look(&self, which: &[usize], seen: &mut [ThreadSeen]) {
+        self.load();
+        match self.exact() {
+            Some(view) => self.look_exactly(view, which, seen),
+            None => self.threads.look(which, seen),
+        }
+    }
+
+    fn limits(&self) -> &'static str {
+        if self.exact().is_some() {
+            "every task of a thread's runqueue; not what else its CPU does (interrupts, a hypervisor below)"
+        } else {
+            self.threads.limits()
+        }
+    }
+
+    fn grants(&self) -> Vec<Grant> {
+        let own = || Grant::yes(self.threads.name(), self.threads.limits());
+        let why = match (self.loaded.get(), self.not_started.get()) {
+            (Some(runqueue::Granted { why: None, .. }), _) => return vec![Grant::yes("bpf", self.limits())],
+            (Some(runqueue::Granted { why: Some(why), .. }), _) => why.to_string(),
+            (None, Some(error)) => format!("the thread that loads it cannot be started: {error}"),
+            (None, None) if self.asked.is_completed() => "the kernel was still loading it".to_owned(),
+            (None, None) => return vec![Grant::unasked("bpf", "no pause event asked for a look"), own()],
+        };
+        vec![Grant::no("bpf", why, None), own()]
+    }
+}
+
+impl fmt::Debug for BestView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BestView").field("loaded", &self.loaded).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_loaded_before_a_look_and_the_grant_says_so() {
+        let view = BestView::new(Arc::new(ProcView::new(1)));
+        let grants = view.grants();
+        assert_eq!(
+            grants.iter().map(|grant| (&*grant.name, grant.granted)).collect::<Vec<_>>(),
+            [("bpf", false), ("procfs", true)]
+        );
+        assert!(!grants[0].asked && !view.is_exact());
+    }
+}
