@@ -102,6 +102,16 @@ impl Program {
     }
 }
 
+/// Loads, and at once unloads, a program that returns 0: whether this process may load any at all.
+///
+/// # Errors
+/// The kernel's own.
+pub(crate) fn load_trivial() -> io::Result<()> {
+    /// `r0 = 0` (BPF_ALU64 | BPF_MOV | BPF_K) and `exit` (BPF_JMP | BPF_EXIT), the opcode in the lowest byte.
+    const RETURN_0: [u64; 2] = [0xB7, 0x95];
+    try_load(&RETURN_0, &mut []).map(drop)
+}
+
 /// Loads the program; the verifier writes into `log` if there is room.
 fn try_load(instructions: &[u64], log: &mut [u8]) -> io::Result<OwnedFd> {
     let has_log = !log.is_empty();
