@@ -26,10 +26,19 @@ pub struct Slot {
 impl Slot {
     /// The block of a CPU that has come up.
     pub fn block(&self) -> Option<&'static Block> {
+        let block = self.block.load(Ordering::Acquire);
         // SAFETY: set once, to a block that lives for ever, with release ordering after the block was filled.
-        unsafe { self.block.load(Ordering::Acquire).as_ref() }
+        if block == GIVEN_UP { None } else { unsafe { block.as_ref() } }
+    }
+
+    /// Sets what is behind the slot, once and for all; false if that is decided already.
+    fn decide(&self, block: *mut Block) -> bool {
+        self.block.compare_exchange(core::ptr::null_mut(), block, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 }
+
+/// Behind the slot of a CPU that is no longer waited for: one that comes all the same stops.
+const GIVEN_UP: *mut Block = core::ptr::without_provenance_mut(1);
 
 unsafe extern "C" {
     static probe_ap_blocks: AtomicU64;
@@ -80,7 +89,7 @@ pub fn list(ids: impl Iterator<Item = u32> + Clone, arena: &mut Arena) -> Option
     Some(slots)
 }
 
-/// Fills in this CPU's block and enters it in the list; false if MADT does not list it.
+/// Fills in this CPU's block and enters it in the list; false if MADT does not list it or it was given up.
 pub fn arrive(block: &'static Block) -> bool {
     let seen = cpu_seen::look(cpuid);
     // SAFETY: this CPU's own block, which nobody reads before it is in the list.
@@ -88,8 +97,7 @@ pub fn arrive(block: &'static Block) -> bool {
     block.apic_id.store(seen.apic_id, Ordering::Relaxed);
     let Some((index, slot)) = (0..).zip(slots()).find(|(_, slot)| slot.apic_id == seen.apic_id) else { return false };
     block.index.store(index, Ordering::Relaxed);
-    slot.block.store(core::ptr::from_ref(block).cast_mut(), Ordering::Release);
-    true
+    slot.decide(core::ptr::from_ref(block).cast_mut())
 }
 
 /// How long without a new CPU before the start-up interrupt is sent again, and before the rest is given up.
@@ -108,8 +116,11 @@ pub fn start_all(first: &Block, low_page: u64, clocks: &Clocks, arena: &mut Aren
     let (mut retries, mut before) = (0, 0);
     loop {
         let arrived = wait_for(&ARRIVED, wanted, clocks, RETRY_US);
-        if arrived == wanted || (arrived == before && retries == GIVE_UP_AFTER_RETRIES) {
+        if arrived == wanted {
             return Some(arrived);
+        }
+        if arrived == before && retries == GIVE_UP_AFTER_RETRIES {
+            return Some(give_up(others()));
         }
         if arrived == before {
             retries += 1;
@@ -119,6 +130,13 @@ pub fn start_all(first: &Block, low_page: u64, clocks: &Clocks, arena: &mut Aren
         }
         before = arrived;
     }
+}
+
+/// Lets no other CPU in from now on. Returns how many are in: each is counted when there is work, and nobody else works.
+fn give_up(others: impl Iterator<Item = &'static Slot>) -> u32 {
+    // SAFETY: a word of traps.S, only ever accessed as an atomic.
+    unsafe { probe_ap_blocks_len.store(0, Ordering::Release) };
+    others.filter(|slot| !slot.decide(GIVEN_UP)).count() as u32
 }
 
 /// Blocks for the others, and the trampoline.
@@ -142,15 +160,19 @@ fn prepare(count: usize, low_page: u64, arena: &mut Arena) -> Option<()> {
     Some(())
 }
 
-/// Halts until `word` is `value`, or for about `us` microseconds. Returns the word.
+/// Halts until `word` is `value`, or for about `us` microseconds. Returns the word. Interrupts are on before and after.
 fn wait_for(word: &AtomicU32, value: u32, clocks: &Clocks, us: u64) -> u32 {
     stop_word().store(0, Ordering::Relaxed);
     clocks.arm(us);
+    // Off outside the halt, which lets them in: a timer that fires between the look at its word and the halt would find
+    // nobody to wake, and would not fire again.
+    service::set_interrupts(false);
     let mut now = word.load(Ordering::Acquire);
     while now != value && stop_word().load(Ordering::Relaxed) == 0 {
         service::halt_while(word, now);
         now = word.load(Ordering::Acquire);
     }
+    service::set_interrupts(true);
     apic::stop_timer();
     now
 }
