@@ -8,6 +8,17 @@ use crate::cpuid::{CpuidEntry, Vendor};
 use crate::guest::GuestTopology;
 use crate::id::VcpuIndex;
 
+/// Offers the local APIC timer's TSC-deadline mode, or does not, in the list of what a host supports.
+///
+/// `offered` is whether KVM has `KVM_CAP_TSC_DEADLINE_TIMER`: the mode depends on the APIC in the kernel, so
+/// `KVM_GET_SUPPORTED_CPUID` never has the bit (Documentation/virt/kvm/api.rst, 4.46). A list without leaf 1 stays as it is.
+pub fn offer_tsc_deadline(host: &mut [CpuidEntry], offered: bool) {
+    for leaf in host.iter_mut().filter(|leaf| leaf.function == 1) {
+        // CPUID.01H:ECX[24]: TSC-deadline (SDM, table 3-10).
+        set_bit(&mut leaf.ecx, 24, offered);
+    }
+}
+
 pub(super) fn write(leaf: &mut CpuidEntry, machine: &GuestTopology, cpu: VcpuIndex, vendor: Vendor) {
     let package_cpus = machine.shape().package_cpus();
     // CPUID.01H:EBX[31:24]: initial APIC id, its low 8 bits where it is wider (SDM; APM E.3.2 "LocalApicId").

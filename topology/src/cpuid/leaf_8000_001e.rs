@@ -29,7 +29,8 @@ pub(super) fn entry(machine: &GuestTopology, cpu: VcpuIndex) -> CpuidEntry {
     set(&mut leaf.ebx, 15, 8, shape.threads - 1);
     // CPUID.8000001EH:ECX[7:0] NodeId: die in the machine, its low 8 bits.
     set(&mut leaf.ecx, 7, 0, (id >> layout.die_shift()) & 0xFF);
-    // CPUID.8000001EH:ECX[10:8] NodesPerProcessor: dies in a package, less one; 7 where there are more than 8.
-    set(&mut leaf.ecx, 10, 8, shape.dies - 1);
+    // CPUID.8000001EH:ECX[10:8] NodesPerProcessor: node ids in a package, less one. Only 1, 2, 4 and 8 have an encoding,
+    // so three dies have four ids, as they have in the APIC id; 7 where there are more than 8.
+    set(&mut leaf.ecx, 10, 8, (1 << (layout.package_shift() - layout.die_shift())) - 1);
     leaf
 }

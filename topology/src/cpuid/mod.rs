@@ -28,6 +28,7 @@ use crate::id::VcpuIndex;
 pub use cache_parameters::host_caches;
 pub use decode::{DecodeError, DecodedCache, DecodedCpu, DecodedTopology, decode};
 pub use dump::{DumpError, parse_dump, write_dump};
+pub use leaf_1::offer_tsc_deadline;
 
 /// One CPUID leaf or subleaf, as `struct kvm_cpuid_entry2` has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -109,6 +109,28 @@ fn amd_leaves_of_two_dies() {
     assert!(find(&leaves, 0x8000_0026, 0).is_none() && find(&leaves, 4, 0).is_none());
 }
 
+/// APM vol. 3, E.4.17: NodesPerProcessor has encodings for 1, 2, 4 and 8.
+#[test]
+fn amd_dies_have_a_count_of_nodes_that_is_not_reserved() {
+    let counts = (1..=9).map(|dies| {
+        let leaves = specialise(&amd_host(), &machine(dies, 1, [1, dies, 1, 1, 1]), VcpuIndex(0));
+        registers(&leaves, 0x8000_001E, 0)[2] >> 8
+    });
+    assert_eq!(counts.collect::<Vec<_>>(), [0, 1, 3, 3, 7, 7, 7, 7, 7]);
+}
+
+#[test]
+fn tsc_deadline_is_offered_when_the_host_has_it_and_only_then() {
+    let bit = |mut host: Vec<CpuidEntry>, offered| {
+        offer_tsc_deadline(&mut host, offered);
+        let leaves = specialise(&host, &machine(2, 1, [0; 5]), VcpuIndex(1));
+        registers(&leaves, 1, 0)[2] >> 24 & 1
+    };
+    for host in [intel_host(), amd_host()] {
+        assert_eq!((bit(host.clone(), true), bit(host, false)), (1, 0));
+    }
+}
+
 #[test]
 fn ids_wider_than_a_byte_are_whole_where_there_is_room() {
     for (host, x2apic) in [(intel_host(), 0xB), (amd_host(), 0xB)] {

@@ -373,6 +373,17 @@ pub enum Remark {
         "cores share L2 caches, but Linux does not know their id on AMD (match_l2c falls back to SMT): no CLS domain"
     )]
     ClustersUnseen,
+    /// More node ids than dies on AMD.
+    #[error(
+        "package {package} has {dies} dies, and CPUID.8000001EH:ECX[10:8] can say 1, 2, 4 or 8 nodes: it says the next \
+         higher; give the package 1, 2, 4 or 8 dies to have no gap between node ids"
+    )]
+    NodeIdsWithGaps {
+        /// The first such package.
+        package: u32,
+        /// Its dies.
+        dies: u32,
+    },
     /// A node smaller than Linux 6.1 takes.
     #[error(
         "node {node} has {bytes} bytes: Linux 6.1 leaves out a node of less than 4 MiB (NODE_MIN_SIZE); later \

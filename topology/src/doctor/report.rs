@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The diagnosis as plain values, to be shown as text or as JSON.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
 use super::domains::{Domain, packages_across_nodes};
 use super::{Evidence, Finding, Remark, distances};
 use crate::cpu_set::CpuSet;
-use crate::cpuid::{DecodedCpu, Vendor};
+use crate::cpuid::{DecodedCpu, DecodedTopology, Vendor};
 use crate::guest::Position;
 use crate::id::{ApicId, NodeId, VcpuIndex};
 
@@ -132,6 +132,17 @@ fn memory(evidence: &Evidence<'_>) -> BTreeMap<NodeId, u64> {
     memory
 }
 
+/// The first package with a number of dies that leaf 0x8000001E has no encoding for.
+fn node_ids_with_gaps(seen: &DecodedTopology) -> Option<Remark> {
+    let mut dies: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
+    for cpu in seen.cpus.iter().filter(|_| seen.vendor == Vendor::Amd) {
+        dies.entry(cpu.position.package).or_default().insert(cpu.position.die);
+    }
+    let mut counts = dies.into_iter().map(|(package, dies)| (package, u32::try_from(dies.len()).unwrap_or(u32::MAX)));
+    let (package, dies) = counts.find(|(_, dies)| ![1, 2, 4, 8].contains(dies))?;
+    Some(Remark::NodeIdsWithGaps { package, dies })
+}
+
 pub(super) fn remarks(evidence: &Evidence<'_>, nodes: &[NodeId]) -> Vec<Remark> {
     let mut remarks = Vec::new();
     for package in packages_across_nodes(evidence.seen, nodes) {
@@ -148,6 +159,7 @@ pub(super) fn remarks(evidence: &Evidence<'_>, nodes: &[NodeId]) -> Vec<Remark> 
     if evidence.seen.vendor == Vendor::Amd && evidence.seen.cpus.iter().any(wider_than_a_core) {
         remarks.push(Remark::ClustersUnseen);
     }
+    remarks.extend(node_ids_with_gaps(evidence.seen));
     let small = memory(evidence).into_iter().filter(|(_, bytes)| *bytes < NODE_MIN_BYTES);
     remarks.extend(small.map(|(node, bytes)| Remark::SmallNode { node, bytes }));
     let distance = distances::linux(evidence.acpi);

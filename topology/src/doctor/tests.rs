@@ -118,6 +118,13 @@ fn domains_of_clusters_show_on_intel_and_not_on_amd() {
 }
 
 #[test]
+fn three_dies_are_remarked_upon_on_amd() {
+    let remarks = |dies, vendor| Patient::new(&machine(&shaped(1, [2, dies, 1, 2, 1])), vendor).diagnose().remarks;
+    assert_eq!(remarks(3, Vendor::Amd), [Remark::NodeIdsWithGaps { package: 0, dies: 3 }]);
+    assert_eq!((remarks(4, Vendor::Amd), remarks(3, Vendor::Intel)), (vec![], vec![]));
+}
+
+#[test]
 fn domains_of_a_package_on_several_nodes_have_no_pkg_level() {
     assert_eq!(domains(&shaped(2, [1, 2, 1, 4, 1]), Vendor::Intel, 0), "MC 0-3, NUMA(20) 0-7");
     assert_eq!(domains(&shaped(2, [1, 4, 1, 4, 1]), Vendor::Intel, 0), "MC 0-3, NODE(10) 0-7, NUMA(20) 0-15");
