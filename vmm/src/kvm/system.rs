@@ -4,6 +4,7 @@
 use std::io;
 
 use kvm_ioctls::{Cap, Kvm};
+use topology::cpuid::offer_tsc_deadline;
 
 use super::cpuid::{self, HostCpuid};
 use super::vm::{Vm, VmError};
@@ -83,12 +84,15 @@ impl System {
         u32::try_from(self.kvm.check_extension_raw(capability.into())).unwrap_or(0)
     }
 
-    /// What KVM can show a guest of the host's CPUID (`KVM_GET_SUPPORTED_CPUID`).
+    /// What KVM can show a guest of the host's CPUID (`KVM_GET_SUPPORTED_CPUID`), with the TSC-deadline timer where the
+    /// APIC in the kernel has it.
     ///
     /// # Errors
     /// The kernel's own.
     pub fn supported_cpuid(&self) -> io::Result<HostCpuid> {
-        cpuid::supported(&self.kvm)
+        let mut entries = cpuid::supported(&self.kvm)?;
+        offer_tsc_deadline(&mut entries, self.kvm.check_extension(Cap::TscDeadlineTimer));
+        Ok(entries)
     }
 
     /// Makes an empty virtual machine.

@@ -11,7 +11,7 @@ use kvm_bindings::{
 use kvm_ioctls::{SyncReg, VcpuFd};
 use topology::cpuid::CpuidEntry;
 
-use super::cpuid;
+use super::cpuid::{self, CpuidError};
 use super::exit::{self, Exit};
 use super::msr;
 use super::stats::{Layout, Stats, StatsError};
@@ -63,9 +63,9 @@ impl Vcpu {
     /// Sets what CPUID shows on this vCPU. Before the first run only.
     ///
     /// # Errors
-    /// The kernel's own: `E2BIG` for too many entries, `EINVAL` after the vCPU has run.
-    pub fn set_cpuid(&self, entries: &[CpuidEntry]) -> io::Result<()> {
-        Ok(self.fd.set_cpuid2(&cpuid::to_kernel(entries)?)?)
+    /// [`CpuidError`]: too many entries, or the kernel's own, `EINVAL` after the vCPU has run.
+    pub fn set_cpuid(&self, entries: &[CpuidEntry]) -> Result<(), CpuidError> {
+        cpuid::set(&self.fd, entries)
     }
 
     /// Refuses paravirtual features that CPUID does not offer (`KVM_CAP_ENFORCE_PV_FEATURE_CPUID`).

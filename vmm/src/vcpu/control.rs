@@ -38,7 +38,7 @@ pub enum State {
 pub enum Reply {
     /// The state was reached.
     Now(State),
-    /// The thread had finished already; nothing else can be asked of it.
+    /// The thread has finished and the request was not carried out; nothing else can be asked of it.
     AlreadyFinished,
 }
 
@@ -101,10 +101,11 @@ impl Mailbox {
     #[must_use]
     pub fn post(&self, request: Request) -> bool {
         let mut slot = self.lock();
+        // Stays here when the thread has finished, and so is answered with that.
+        slot.request = Some(request);
         if slot.state == State::Finished {
             return false;
         }
-        slot.request = Some(request);
         self.pending.store(true, Ordering::SeqCst);
         self.changed.notify_all();
         slot.state == State::Running
@@ -203,6 +204,17 @@ mod tests {
         assert!(!mailbox.post(Request::Pause));
         let limit = Duration::from_millis(1);
         assert_eq!(mailbox.wait(limit), Err(NoAnswer { waited: limit }));
+    }
+
+    #[test]
+    fn a_request_after_the_end_is_told_that_it_came_too_late() {
+        let mailbox = Mailbox::default();
+        assert!(!mailbox.post(Request::Finish));
+        assert_eq!(mailbox.next(), Request::Finish);
+        mailbox.finished();
+        assert_eq!(mailbox.wait(LONG), Ok(Reply::Now(State::Finished)), "that request was carried out");
+        assert!(!mailbox.post(Request::Run), "nobody is there to be kicked");
+        assert_eq!(mailbox.wait(LONG), Ok(Reply::AlreadyFinished));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! vCPU threads: started, named, kicked, joined. No exit logic.
 
 use std::io;
+use std::ops::Deref;
 use std::os::unix::thread::JoinHandleExt;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -195,6 +196,17 @@ impl VcpuHandle {
         }
     }
 
+    /// Waits for the end that was asked for. A thread that does not come to it is stuck in the kernel: it is left
+    /// behind, so that the process can end, which ends it too; nobody waits for it again. What it uses is shared with it
+    /// and stays.
+    fn end(&mut self, limit: Duration) {
+        let ended = self.thread.is_none() || self.wait(limit).is_ok();
+        if let Some(thread) = self.thread.take().filter(|_| ended) {
+            // A panic aborts the process, so a join cannot fail.
+            let _ = thread.join();
+        }
+    }
+
     fn kick(&self) {
         if let Some(thread) = &self.thread {
             // SAFETY: the thread is not joined while `self.thread` is there, so its pthread_t is valid even after the
@@ -207,15 +219,51 @@ impl VcpuHandle {
 
 impl Drop for VcpuHandle {
     fn drop(&mut self) {
-        self.ask(Request::Finish);
-        // A thread that does not answer is stuck in the kernel: it is left behind, so that the process can end, which
-        // ends it too. What it uses is shared with it and stays.
-        if self.wait(ANSWER_LIMIT).is_ok()
-            && let Some(thread) = self.thread.take()
-        {
-            // A panic aborts the process, so a join cannot fail.
-            let _ = thread.join();
+        if self.thread.is_some() {
+            self.ask(Request::Finish);
+            self.end(ANSWER_LIMIT);
         }
+    }
+}
+
+/// The vCPU threads of a machine, in the order of the index. They end together, and one limit is for all of them.
+#[derive(Debug)]
+pub struct VcpuThreads(Vec<VcpuHandle>);
+
+impl VcpuThreads {
+    /// Ends all threads and waits for that, for [`ANSWER_LIMIT`] altogether. What they counted can still be read.
+    pub fn end(&mut self) {
+        self.end_within(ANSWER_LIMIT);
+    }
+
+    fn end_within(&mut self, limit: Duration) {
+        let asked = Instant::now();
+        for handle in &self.0 {
+            handle.ask(Request::Finish);
+        }
+        for handle in &mut self.0 {
+            handle.end(limit.saturating_sub(asked.elapsed()));
+        }
+    }
+}
+
+impl FromIterator<VcpuHandle> for VcpuThreads {
+    fn from_iter<T: IntoIterator<Item = VcpuHandle>>(handles: T) -> Self {
+        Self(handles.into_iter().collect())
+    }
+}
+
+impl Deref for VcpuThreads {
+    type Target = [VcpuHandle];
+
+    fn deref(&self) -> &[VcpuHandle] {
+        &self.0
+    }
+}
+
+impl Drop for VcpuThreads {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 
@@ -255,4 +303,37 @@ fn own_tid() -> i32 {
     // SAFETY: gettid has no arguments and cannot fail.
     let tid = unsafe { libc::syscall(libc::SYS_gettid) };
     i32::try_from(tid).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn many_stuck_threads_are_waited_for_as_long_as_one() {
+        const LIMIT: Duration = Duration::from_millis(100);
+        const THREADS: u32 = 30;
+        kick::install_handler().expect("a signal handler");
+        let (release, stuck) = mpsc::channel::<()>();
+        let stuck = Arc::new(std::sync::Mutex::new(stuck));
+        let handle = |index| {
+            let stuck = Arc::clone(&stuck);
+            let body = move || drop(stuck.lock().map(|stuck| stuck.recv()));
+            VcpuHandle {
+                index: VcpuIndex(index),
+                apic_id: ApicId(index),
+                shared: Arc::default(),
+                stats: Err(StatsError::Unsupported),
+                thread: Some(thread::spawn(body)),
+            }
+        };
+        let mut threads: VcpuThreads = (0..THREADS).map(handle).collect();
+        let begun = Instant::now();
+        threads.end_within(LIMIT);
+        drop(threads);
+        assert!(begun.elapsed() < LIMIT * THREADS / 2, "{:?}", begun.elapsed());
+        drop(release);
+    }
 }

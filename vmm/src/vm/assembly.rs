@@ -28,6 +28,7 @@ use super::payload::{self, PayloadError};
 use super::tables::{self, TablesError};
 use crate::config::Machine;
 use crate::host::limits::{self, OpenFilesError};
+use crate::kvm::cpuid::CpuidError;
 use crate::kvm::system::System;
 use crate::kvm::vcpu::{EntryState, Vcpu};
 use crate::kvm::vm::{Vm, VmError};
@@ -37,7 +38,7 @@ use crate::offer::Offers;
 use crate::pause::setup::{PauseError, PauseSetup};
 use crate::placement::start::{Placement, StartError};
 use crate::vcpu::kick;
-use crate::vcpu::thread::{SpawnError, VcpuHandle};
+use crate::vcpu::thread::{SpawnError, VcpuHandle, VcpuThreads};
 
 /// A machine could not be put together.
 #[derive(Debug, thiserror::Error)]
@@ -99,6 +100,14 @@ pub enum AssemblyError {
     /// The placement.
     #[error(transparent)]
     Placement(#[from] StartError),
+    /// A vCPU did not take its CPUID.
+    #[error("vCPU {vcpu} does not take its CPUID: {source}")]
+    Cpuid {
+        /// Which vCPU.
+        vcpu: VcpuIndex,
+        /// Why.
+        source: CpuidError,
+    },
     /// The pause handling.
     #[error(transparent)]
     Pause(#[from] PauseError),
@@ -302,7 +311,7 @@ impl WithDevices {
             let mut entries = cpuid::specialise(&self.host_cpuid, topology, index);
             self.pause.announce(&mut entries);
             self.offers.enforce(&vcpu).map_err(failed("paravirtual features"))?;
-            vcpu.set_cpuid(&entries).map_err(failed("CPUID"))?;
+            vcpu.set_cpuid(&entries).map_err(|source| AssemblyError::Cpuid { vcpu: index, source })?;
             vcpu.set_firmware_msrs(intel).map_err(failed("model-specific registers"))?;
             if index == VcpuIndex(0) {
                 vcpu.set_entry(self.entry).map_err(failed("entry state"))?;
@@ -346,7 +355,7 @@ impl WithVcpus {
                 let (buses, end) = (Arc::clone(&parts.buses), Arc::clone(&parts.end));
                 VcpuHandle::spawn(index, apic_id, vcpu, buses, pause.hook(index), end)
             })
-            .collect::<Result<Vec<_>, _>>()?;
+            .collect::<Result<VcpuThreads, _>>()?;
         placement.confine(&handles)?;
         pause.start()?;
         Ok(Assembled { handles, placement, pause, offers, parts, vm, ram, machine })
@@ -357,7 +366,7 @@ impl WithVcpus {
 pub struct Assembled {
     // Fields drop in order: threads end before what they use goes away.
     /// The vCPU threads.
-    pub handles: Vec<VcpuHandle>,
+    pub handles: VcpuThreads,
     /// Where they and the RAM are on the host.
     pub placement: Placement,
     /// The pause handling.

@@ -30,6 +30,26 @@ pub enum ControlError {
         /// Which.
         vcpu: VcpuIndex,
     },
+    /// It is in another state: somebody else asked for something in between.
+    #[error("vCPU {vcpu} is {found:?} and not {wanted:?}: another request overtook this one; ask again")]
+    Overtaken {
+        /// Which.
+        vcpu: VcpuIndex,
+        /// The state that was asked for.
+        wanted: State,
+        /// The state it is in.
+        found: State,
+    },
+}
+
+/// What is to be said of an answer to a request for the state `wanted`.
+fn judge(vcpu: VcpuIndex, wanted: State, answer: Result<Reply, NoAnswer>) -> Result<(), ControlError> {
+    match answer {
+        Ok(Reply::Now(state)) if state == wanted => Ok(()),
+        Ok(Reply::Now(State::Finished) | Reply::AlreadyFinished) => Err(ControlError::Finished { vcpu }),
+        Ok(Reply::Now(found)) => Err(ControlError::Overtaken { vcpu, wanted, found }),
+        Err(source) => Err(ControlError::NoAnswer { vcpu, source }),
+    }
 }
 
 /// A machine whose vCPUs run guest code, or are paused.
@@ -40,7 +60,7 @@ pub struct Running {
 impl Assembled {
     /// Gives the word to run, vCPU 0 first.
     pub fn start(self) -> Running {
-        for vcpu in &self.handles {
+        for vcpu in self.handles.iter() {
             vcpu.ask(Request::Run);
         }
         Running { machine: self }
@@ -75,13 +95,7 @@ impl Running {
             vcpu.ask(request);
         }
         for vcpu in self.vcpus() {
-            match vcpu.wait(ANSWER_LIMIT) {
-                Ok(Reply::Now(state)) if state == wanted => {}
-                Ok(Reply::Now(_) | Reply::AlreadyFinished) => {
-                    return Err(ControlError::Finished { vcpu: vcpu.index() });
-                }
-                Err(source) => return Err(ControlError::NoAnswer { vcpu: vcpu.index(), source }),
-            }
+            judge(vcpu.index(), wanted, vcpu.wait(ANSWER_LIMIT))?;
         }
         Ok(())
     }
@@ -90,19 +104,13 @@ impl Running {
     ///
     /// # Errors
     /// [`EventLoopError`]: the host refused something that the loop needs; the machine is stopped all the same.
-    pub fn wait(self, mut signals: EndingSignals) -> Result<Finished, EventLoopError> {
+    pub fn wait(mut self, mut signals: EndingSignals) -> Result<Finished, EventLoopError> {
         let outcome = event_loop::serve(&self.machine, &mut signals)?;
         let ended_at = Instant::now();
         if let (Outcome::Stopped(_), Some(sink)) = (&outcome, &self.machine.parts.sink) {
             sink.hurry();
         }
-        for vcpu in self.vcpus() {
-            vcpu.ask(Request::Finish);
-        }
-        for vcpu in self.vcpus() {
-            // A thread without an answer is dealt with when its handle is dropped. The limit is for all together.
-            let _ = vcpu.wait(ANSWER_LIMIT.saturating_sub(ended_at.elapsed()));
-        }
+        self.machine.handles.end();
         drain(&self.machine.parts, &mut signals);
         Ok(Finished { machine: self.machine, outcome, ended_at })
     }
@@ -128,4 +136,22 @@ pub struct Finished {
     pub outcome: Outcome,
     /// When.
     pub ended_at: Instant,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_vcpu_in_another_state_is_not_said_to_have_finished() {
+        let vcpu = VcpuIndex(3);
+        let paused = |answer| judge(vcpu, State::Paused, answer);
+        assert_eq!(paused(Ok(Reply::Now(State::Paused))), Ok(()));
+        assert_eq!(
+            paused(Ok(Reply::Now(State::Running))),
+            Err(ControlError::Overtaken { vcpu, wanted: State::Paused, found: State::Running })
+        );
+        assert_eq!(paused(Ok(Reply::Now(State::Finished))), Err(ControlError::Finished { vcpu }));
+        assert_eq!(paused(Ok(Reply::AlreadyFinished)), Err(ControlError::Finished { vcpu }));
+    }
 }
