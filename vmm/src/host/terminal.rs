@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#![expect(unsafe_code, reason = "tcgetattr, tcsetattr and isatty")]
+#![expect(unsafe_code, reason = "tcgetattr, tcsetattr, tcgetpgrp and isatty")]
 //! Stdin as the guest's keyboard: raw while the guest runs, as it was on every way out.
 //!
 //! The old settings live in one static place, so that the panic hook (a panic aborts, no destructor runs) can put them
@@ -19,6 +19,20 @@ static PANIC_HOOK: Once = Once::new();
 pub fn stdin_is_terminal() -> bool {
     // SAFETY: isatty only looks at the descriptor.
     unsafe { libc::isatty(libc::STDIN_FILENO) == 1 }
+}
+
+/// Whether stdin is a terminal on which another job is in the foreground. Reading from it, or changing its settings,
+/// would stop this process (SIGTTIN, SIGTTOU).
+#[must_use]
+pub fn stdin_is_of_another_job() -> bool {
+    // SAFETY: both only ask the kernel for a number.
+    let (foreground, own) = unsafe { (libc::tcgetpgrp(libc::STDIN_FILENO), libc::getpgrp()) };
+    is_of_another_job(foreground, own)
+}
+
+/// `foreground` is -1 for what is no terminal, or none that controls this process: job control does not touch that.
+fn is_of_another_job(foreground: libc::pid_t, own: libc::pid_t) -> bool {
+    foreground != -1 && foreground != own
 }
 
 /// While this lives, stdin is raw: keys reach the guest one by one, without echo, Ctrl-C included.
@@ -130,6 +144,14 @@ impl EscapeKeys {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_job_in_the_background_is_known() {
+        assert!(is_of_another_job(100, 200));
+        assert!(is_of_another_job(0, 200), "a job outside this PID namespace");
+        assert!(!is_of_another_job(200, 200), "in the foreground");
+        assert!(!is_of_another_job(-1, 200), "no terminal of this session");
+    }
 
     #[test]
     fn only_the_escape_sequences_are_taken_out() {

@@ -20,7 +20,7 @@ use super::end::{EndNote, Outcome, StopCause};
 use super::input::Input;
 use crate::config::SerialConfig;
 use crate::host::signals::{EndingSignals, StopRequest};
-use crate::host::terminal::RawTerminal;
+use crate::host::terminal::{self, RawTerminal};
 use crate::layout;
 
 /// How long output without a newline may wait, at most: a prompt appears at once for a human.
@@ -70,6 +70,8 @@ pub(super) fn serve(machine: &Assembled, signals: &mut EndingSignals) -> Result<
     let mut manager: EventManager<Box<dyn MutEventSubscriber + '_>> =
         EventManager::new().map_err(EventLoopError::Wait)?;
     let input = match machine.machine.serial {
+        // A job in the background would be stopped for touching the terminal; it runs without a keyboard.
+        SerialConfig::Stdio if terminal::stdin_is_of_another_job() => None,
         SerialConfig::Stdio => Some(Input::stdin(&parts.end).map_err(EventLoopError::Stdin)?),
         SerialConfig::None | SerialConfig::File(_) => None,
     };
