@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What `vmm` does when it is called: one function a command, between the command line and the rooms that do the work.
 
+mod devices;
 mod offers;
 mod pause;
 mod placed;
@@ -20,6 +21,7 @@ use std::time::Instant;
 use crate::bench::{self, BenchError};
 use crate::config::cli::{self, CliError, Invocation, Placement};
 use crate::config::{self, ConfigError, MachineConfig, PrintError};
+use crate::host::output::tell;
 use crate::inspect::HostInspection;
 use crate::pause::ReplayError;
 use crate::report::ExitStatus;
@@ -83,11 +85,11 @@ impl CommandError {
 
     /// Says it on stderr; help and version, which clap takes for errors, on stdout.
     pub fn tell(&self) {
-        // Nobody is left to be told when stderr is closed.
-        let _ = match self {
-            Self::Cli(CliError::Arguments(error)) => error.print(),
-            error => writeln!(io::stderr(), "vmm: {error}"),
-        };
+        match self {
+            // Nobody is left to be told when stderr is closed.
+            Self::Cli(CliError::Arguments(error)) => drop(error.print()),
+            error => tell(&format!("vmm: {error}\n")),
+        }
     }
 }
 

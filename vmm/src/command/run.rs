@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A bare `vmm`: put the machine together, let it run, say how it went.
 
-use std::io::{self, Write};
+use std::io;
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 use super::summary::Summary;
 use crate::config::{Boot, Machine};
-use crate::host::facts;
 use crate::host::signals::EndingSignals;
+use crate::host::{facts, output};
 use crate::kvm::system::{OpenError, System};
 use crate::report::{ExitStatus, KvmKind, ReportError};
 use crate::vm::assembly::{AssemblyError, WithMemory};
@@ -66,8 +66,7 @@ pub(super) fn run(machine: Machine, started: Instant) -> Result<ExitStatus, RunE
 /// Says what of the placement could not be had, or is shared.
 fn say(remarks: &[String]) {
     for remark in remarks {
-        // A closed stderr has no reader to miss it.
-        let _ = writeln!(io::stderr(), "vmm: placement: {remark}");
+        output::tell(&format!("vmm: placement: {remark}\n"));
     }
 }
 
@@ -75,12 +74,10 @@ fn say(remarks: &[String]) {
 /// image may be a kernel that keeps out of ring 0, as the probe guest does.
 fn warn_of_emulation(boot: &Boot, kvm: KvmKind) {
     if let (Boot::Kernel { image, .. }, KvmKind::Software) = (boot, kvm) {
-        // A closed stderr has no reader to miss it.
-        let _ = writeln!(
-            io::stderr(),
+        output::tell(&format!(
             "vmm: warning: this host's KVM is software-virtualised (no vmx or svm), and its instruction emulator does not \
-             get through a Linux kernel; {} is tried all the same. `vmm lab -- ARGS...` runs it on an emulated host",
+             get through a Linux kernel; {} is tried all the same. `vmm lab -- ARGS...` runs it on an emulated host\n",
             image.display()
-        );
+        ));
     }
 }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #![expect(unsafe_code, reason = "poll")]
-//! Whether a descriptor takes output now, so that nobody has to block in a write to find out.
+//! Whether a descriptor takes output now, so that nobody has to block in a write to find out; and writers that give up
+//! on a reader that stands still.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, IsTerminal};
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::io::{self, IsTerminal, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Most bytes that a pipe takes at once when it says that it takes any (pipe(7), `PIPE_BUF`).
 pub const ATOMIC_BYTES: usize = libc::PIPE_BUF;
@@ -56,12 +57,66 @@ pub fn open_again(fd: BorrowedFd<'_>) -> io::Result<File> {
     Ok(duplicate)
 }
 
+/// How long a reader may stand still before what is written at the end of a run is given up. The signals that end a
+/// run are blocked by then, so nothing else would end the wait.
+pub const READER_LIMIT: Duration = Duration::from_secs(10);
+
+/// A writer that fails with [`io::ErrorKind::TimedOut`] when nothing is taken for a while.
+#[derive(Debug)]
+pub struct Bounded<F> {
+    inner: F,
+    limit: Duration,
+}
+
+impl<F: Write + AsFd> Bounded<F> {
+    /// Writes to `inner`, each time waiting for at most `limit` until it takes anything.
+    #[must_use]
+    pub fn new(inner: F, limit: Duration) -> Self {
+        Self { inner, limit }
+    }
+}
+
+impl<F: Write + AsFd> Write for Bounded<F> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let asked = Instant::now();
+        loop {
+            let left = self.limit.saturating_sub(asked.elapsed());
+            if wait(self.inner.as_fd(), left) == Waited::Takes {
+                match self.inner.write(&bytes[..bytes.len().min(ATOMIC_BYTES)]) {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    written => return written,
+                }
+            }
+            if left.is_zero() {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "its reader stands still"));
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}
+
+/// Tells a person something on stderr. A closed stderr has no reader to miss it, and one that stands still is waited
+/// for only so long.
+pub fn tell(text: &str) {
+    if let Ok(file) = open_again(io::stderr().as_fd()) {
+        let _ = Bounded::new(&file, READER_LIMIT).write_all(text.as_bytes());
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
-    use std::os::fd::AsFd;
-
     use super::*;
+
+    #[test]
+    fn a_reader_that_stands_still_is_given_up() {
+        let (_reader, writer) = io::pipe().expect("a pipe");
+        let mut bounded = Bounded::new(writer, Duration::from_millis(20));
+        let error = bounded.write_all(&[0; 1 << 20]).expect_err("no pipe holds that much");
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    }
 
     #[test]
     fn a_full_pipe_takes_nothing_and_one_without_a_reader_fails_at_once() {

@@ -5,21 +5,16 @@
 //! killed, leaves nothing behind.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, Write};
-use std::os::fd::AsFd;
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use super::Report;
-use crate::host::output::{self, Waited};
+use crate::host::output::{Bounded, READER_LIMIT};
 
 /// The flag a report's path comes from.
 const FLAG: &str = "--report";
-
-/// How long the reader of a pipe may stand still. Signals are blocked by then, so that nothing else would end the wait.
-const READER_LIMIT: Duration = Duration::from_secs(10);
 
 /// Names that are tried for the temporary file. One that was killed leaves its own behind, and process ids come again: in
 /// a container of its own the monitor always has the same.
@@ -117,10 +112,10 @@ impl ReportTarget {
         if self.in_place {
             // Without waiting: a named pipe without a reader is an error (ENXIO), and no reason to wait for one.
             let file = OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(&self.file)?;
-            return write_json(Patient(&file), report);
+            return write_json(&file, report);
         }
         let temporary = self.create_temporary()?;
-        write_json(Patient(&temporary.file), report)?;
+        write_json(&temporary.file, report)?;
         fs::rename(&temporary.path, &self.file)
     }
 
@@ -230,30 +225,9 @@ impl Drop for Temporary {
     }
 }
 
-/// A file that may be a pipe, written to for as long as its reader goes on.
-struct Patient<'a>(&'a File);
-
-impl Write for Patient<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        loop {
-            match self.0.write(bytes) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                done => return done,
-            }
-            if output::wait(self.0.as_fd(), READER_LIMIT) == Waited::Busy {
-                return Err(io::ErrorKind::TimedOut.into());
-            }
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.0.flush()
-    }
-}
-
-fn write_json(file: Patient<'_>, report: &Report) -> io::Result<()> {
-    let mut out = BufWriter::new(file);
-    serde_json::to_writer_pretty(&mut out, report)?;
-    out.write_all(b"\n")?;
-    out.flush()
+/// Written in one go, so that a reader who stands still is waited for once; a pipe goes on for as long as its reader does.
+fn write_json(file: &File, report: &Report) -> io::Result<()> {
+    let mut text = serde_json::to_vec_pretty(report)?;
+    text.push(b'\n');
+    Bounded::new(file, READER_LIMIT).write_all(&text)
 }
