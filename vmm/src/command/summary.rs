@@ -3,14 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
-use std::io::{self, Write as _};
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use vm_memory::{GuestMemoryBackend, GuestMemoryRegion};
 
-use super::{offers, pause, placed, times};
-use crate::host::{facts, memory_use};
+use super::{devices, offers, pause, placed, times};
+use crate::host::{facts, memory_use, output};
 use crate::memory::GuestRam;
 use crate::pause::driver::Driver;
 use crate::placement::start::Placement;
@@ -53,6 +52,7 @@ impl Summary {
             placement: placed::of_machine(placement),
             pause: pause.effective(),
             offers: finished.machine.offers.grants().to_vec(),
+            devices: Some(devices::of_machine(&finished.machine.parts)),
             workload: observed.result.as_ref().map(|result| workload(result, yields)),
         };
         Self { report }
@@ -65,8 +65,7 @@ impl Summary {
 
     /// Tells a person, on stderr.
     pub(super) fn tell(&self) {
-        // A closed stderr has no reader to miss it.
-        let _ = io::stderr().write_all(self.to_string().as_bytes());
+        output::tell(&self.to_string());
     }
 }
 
@@ -153,6 +152,7 @@ impl fmt::Display for Summary {
         }
         writeln!(f, "  monitor    {} KiB of memory (PSS without guest RAM)", monitor.pss_bytes >> 10)?;
         writeln!(f, "  exits      {}", exits(vcpus))?;
+        devices::tell(f, self.report.devices.as_ref())?;
         times::tell(f, vcpus)?;
         placed::tell(f, &self.report.placement, vcpus)?;
         offers::tell(f, &self.report.offers)?;

@@ -4,12 +4,14 @@
 //! Last step of the flow: counters are turned into [`Report`] once, when the machine is gone. The invariant: keys are
 //! stable. They are documented in `docs/report.md`, described by `docs/report.schema.json`, and only ever added to.
 
+mod devices;
 mod exit_status;
 mod placement;
 mod run;
 mod target;
 mod times;
 
+pub use devices::{DevicesReport, Space, Unclaimed};
 pub use exit_status::ExitStatus;
 pub use placement::{NodeMemoryReport, PlacementReport, VcpuPlacementReport};
 pub use run::{

@@ -10,7 +10,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::times::{CounterValue, KvmStats, LedgerReport};
-use super::{ExitStatus, PlacementReport, VcpuPlacementReport};
+use super::{DevicesReport, ExitStatus, PlacementReport, VcpuPlacementReport};
 use crate::pause::effective::{Effective, Grant};
 
 /// Value of [`Report::schema`]: raised only if a key changes its meaning, never when one is added.
@@ -42,6 +42,9 @@ pub struct Report {
     pub pause: Effective,
     /// What the guest was told of its host and what KVM was allowed to do: asked for, granted, and who decided.
     pub offers: Vec<Grant>,
+    /// What the devices counted; absent in reports of older versions.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub devices: Option<DevicesReport>,
     /// The probe guest's result; absent for other guests and when the probe printed none.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub workload: Option<Workload>,

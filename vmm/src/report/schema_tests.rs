@@ -72,6 +72,13 @@ fn full() -> Report {
             parameters: BTreeMap::new(),
         },
         offers: vec![Grant::no("pv.pv-ipi", "KVM has none", Some("use a newer kernel"))],
+        devices: Some(DevicesReport {
+            dropped_bytes: 3,
+            interrupts_failed: 1,
+            crash_loaded: 1,
+            unsupported_sleeps: 2,
+            unclaimed: vec![Unclaimed { space: Space::Port, address: Some(0x61), reads: 20, writes: 1 }],
+        }),
         workload: Some(Workload {
             name: "spin".into(),
             seconds: 3.0,
@@ -95,6 +102,7 @@ fn least() -> Report {
     report.kvm_stats.missing = None;
     report.start = Start::default();
     report.workload = None;
+    report.devices = None;
     (report.placement.claimed, report.placement.other_threads, report.vcpus[0].placement) = (None, None, None);
     let grants = [&mut report.pause.sources, &mut report.pause.mechanisms, &mut report.pause.views, &mut report.offers];
     grants.into_iter().flatten().for_each(|grant| grant.remedy = None);

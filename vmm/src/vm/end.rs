@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use devices::system::{SystemEvent, SystemEvents};
@@ -93,6 +94,22 @@ impl fmt::Display for Outcome {
     }
 }
 
+/// What to do when KVM gave up and the guest is not to blame.
+const ANOTHER_HOST: &str = "; look for lines of kvm in the host's kernel log (dmesg), and try the same guest on another \
+                            kernel: `vmm lab -- ARGS...` has one";
+
+/// What to do after `KVM_RUN` failed.
+const fn after_failed_run(errno: i32) -> &'static str {
+    match errno {
+        libc::EFAULT => {
+            "; the host did not give a page of guest memory: look at its free memory, the memory cgroup's limit and the \
+             kernel log (dmesg)"
+        }
+        libc::ENOMEM => "; free memory on the host, or raise the memory cgroup's limit",
+        _ => ANOTHER_HOST,
+    }
+}
+
 /// A vCPU's end in words.
 struct Explanation<'a>(&'a End);
 
@@ -105,7 +122,8 @@ impl fmt::Display for Explanation<'_> {
             End::EntryFailed { hardware_reason, host_cpu } => write!(
                 f,
                 "the processor refused to enter the guest on host CPU {host_cpu} (hardware reason \
-                 {hardware_reason:#x}); is the host itself a guest without nested virtualisation?"
+                 {hardware_reason:#x}); the host's kernel log (dmesg) shows the state that was refused if \
+                 /sys/module/kvm_intel/parameters/dump_invalid_vmcs or dump_invalid_vmcb of kvm_amd is Y"
             ),
             End::InternalError { error, rip } if error.suberror == SUBERROR_EMULATION => {
                 f.write_str("KVM cannot emulate the instruction")?;
@@ -125,12 +143,17 @@ impl fmt::Display for Explanation<'_> {
             }
             End::InternalError { error, rip } => {
                 write!(f, "KVM gave up (KVM_EXIT_INTERNAL_ERROR, suberror {})", error.suberror)?;
-                rip.map_or(Ok(()), |rip| write!(f, " at RIP {rip:#x}"))
+                if let Some(rip) = rip {
+                    write!(f, " at RIP {rip:#x}")?;
+                }
+                f.write_str(ANOTHER_HOST)
             }
             End::UnknownExit { kind, reason } => {
                 write!(f, "KVM made an exit this monitor does not know: {kind} ({reason})")
             }
-            End::RunFailed { errno } => write!(f, "KVM_RUN failed: {}", io::Error::from_raw_os_error(*errno)),
+            End::RunFailed { errno } => {
+                write!(f, "KVM_RUN failed: {}{}", io::Error::from_raw_os_error(*errno), after_failed_run(*errno))
+            }
         }
     }
 }
@@ -140,6 +163,17 @@ impl fmt::Display for Explanation<'_> {
 pub struct EndNote {
     outcome: Mutex<Option<Outcome>>,
     noted: EventFd,
+    crash_loaded: AtomicU64,
+    unsupported_sleeps: AtomicU64,
+}
+
+/// Events that end nothing: the guest goes on by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shrugged {
+    /// Panics with a crash kernel loaded, which takes over.
+    pub crash_loaded: u64,
+    /// Requests for a sleep state that the machine does not have; the guest stays awake.
+    pub unsupported_sleeps: u64,
 }
 
 impl EndNote {
@@ -148,7 +182,22 @@ impl EndNote {
     /// # Errors
     /// The kernel's own: no descriptor is left.
     pub fn new() -> io::Result<Self> {
-        Ok(Self { outcome: Mutex::new(None), noted: EventFd::new(EFD_NONBLOCK | EFD_CLOEXEC)? })
+        Ok(Self {
+            outcome: Mutex::new(None),
+            noted: EventFd::new(EFD_NONBLOCK | EFD_CLOEXEC)?,
+            crash_loaded: AtomicU64::new(0),
+            unsupported_sleeps: AtomicU64::new(0),
+        })
+    }
+
+    /// The events so far that ended nothing.
+    #[must_use]
+    pub fn shrugged(&self) -> Shrugged {
+        // Relaxed: counters are independent of each other and of everything else.
+        Shrugged {
+            crash_loaded: self.crash_loaded.load(Ordering::Relaxed),
+            unsupported_sleeps: self.unsupported_sleeps.load(Ordering::Relaxed),
+        }
     }
 
     /// Notes how the run ends, unless that is known already. Never blocks.
@@ -183,10 +232,14 @@ impl SystemEvents for EndNote {
             SystemEvent::PowerOff => self.note(Outcome::PoweredOff),
             SystemEvent::Reset(_) => self.note(Outcome::Reset),
             SystemEvent::Panic => self.note(Outcome::Panic),
-            // The guest goes on by itself: its crash kernel takes over, or it stays awake.
-            SystemEvent::CrashLoaded | SystemEvent::UnsupportedSleep { .. } => {}
+            SystemEvent::CrashLoaded => count(&self.crash_loaded),
+            SystemEvent::UnsupportedSleep { .. } => count(&self.unsupported_sleeps),
         }
     }
+}
+
+fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
 }
 
 impl EndListener for EndNote {
@@ -207,10 +260,27 @@ mod tests {
     fn the_first_note_counts() {
         let note = EndNote::new().unwrap();
         note.system_event(SystemEvent::CrashLoaded);
+        note.system_event(SystemEvent::UnsupportedSleep { sleep_type: 3 });
         assert!(!note.is_noted());
+        assert_eq!(note.shrugged(), Shrugged { crash_loaded: 1, unsupported_sleeps: 1 });
         note.system_event(SystemEvent::Panic);
         note.system_event(SystemEvent::Reset(devices::system::ResetSource::KeyboardController));
         assert_eq!(note.take(), Some(Outcome::Panic));
+    }
+
+    #[test]
+    fn every_end_that_the_host_is_to_blame_for_names_a_next_step() {
+        let gave_up = InternalError { suberror: SUBERROR_EMULATION + 1, instruction: None };
+        for (end, step) in [
+            (End::EntryFailed { hardware_reason: 0x8000_0021, host_cpu: 1 }, "dump_invalid_vmcs"),
+            (End::InternalError { error: gave_up, rip: Some(0x1000) }, "vmm lab --"),
+            (End::RunFailed { errno: libc::EFAULT }, "memory cgroup"),
+            (End::RunFailed { errno: libc::ENOMEM }, "free memory"),
+            (End::RunFailed { errno: libc::EINVAL }, "dmesg"),
+        ] {
+            let text = Outcome::Broken { vcpu: VcpuIndex(0), end }.to_string();
+            assert!(text.contains(step), "{text}");
+        }
     }
 
     #[test]

@@ -14,6 +14,7 @@ pub mod end;
 pub mod event_loop;
 mod input;
 pub mod observed;
+pub mod parts;
 pub mod payload;
 pub mod running;
 pub mod tables;

@@ -6,9 +6,10 @@ use std::time::Instant;
 use devices::serial::Flushed;
 use topology::id::VcpuIndex;
 
-use super::assembly::{Assembled, Parts};
+use super::assembly::Assembled;
 use super::end::Outcome;
 use super::event_loop::{self, EventLoopError};
+use super::parts::Parts;
 use crate::host::signals::EndingSignals;
 use crate::vcpu::control::{NoAnswer, Reply, Request, State};
 use crate::vcpu::thread::{ANSWER_LIMIT, VcpuHandle};
