@@ -108,7 +108,7 @@ fn stopped_reader() {
     let sent = Instant::now();
     started.signal(Signal::INT);
     let ended = started.wait().expect(0);
-    assert!(ended.errors.starts_with("vmm: stopped by the operator\n"), "{}", ended.errors);
+    ended.expect_reason("stopped by the operator");
     assert!(sent.elapsed() < Duration::from_secs(5), "the reader was waited for");
 }
 

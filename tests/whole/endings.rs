@@ -43,7 +43,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 
 fn guest_ends(workload: &str, status: i32, reason: &str) {
     let ended = Monitor::new(["--cpus=2", "--probe", &format!("{workload} report=none")]).run().expect(status);
-    assert!(ended.errors.starts_with(&format!("vmm: {reason}\n")), "{}", ended.errors);
+    ended.expect_reason(reason);
     assert_eq!(ended.files(), [""; 0]);
 }
 
@@ -53,7 +53,7 @@ fn stopped_by(signal: Signal, reason: &str) {
     let sent = Instant::now();
     started.signal(signal);
     let ended = started.wait().expect(0);
-    assert!(ended.errors.starts_with(&format!("vmm: {reason}\n")), "{}", ended.errors);
+    ended.expect_reason(reason);
     assert!(sent.elapsed() < Duration::from_secs(9), "the deadline for a guest that listens was waited for");
 }
 
@@ -84,7 +84,7 @@ fn stopped_under(wrapper: &[&str]) {
     let sent = Instant::now();
     started.signal(Signal::INT);
     let ended = started.wait().expect(0);
-    assert!(ended.errors.starts_with("vmm: stopped by the operator\n"), "{}", ended.errors);
+    ended.expect_reason("stopped by the operator");
     assert!(sent.elapsed() < Duration::from_secs(9), "a thread was not kicked");
 }
 

@@ -210,6 +210,13 @@ impl Ended {
         self
     }
 
+    /// Fails unless the run ended for `reason`: a line of the monitor's own, behind warnings it may have.
+    #[track_caller]
+    pub(crate) fn expect_reason(&self, reason: &str) {
+        let told = self.errors.lines().any(|line| line.strip_prefix("vmm: ") == Some(reason));
+        assert!(told, "{} should say {reason}", self.errors);
+    }
+
     /// The names of the files in its directory.
     pub(crate) fn files(&self) -> Vec<String> {
         let entries = fs::read_dir(self.directory.path()).unwrap();
