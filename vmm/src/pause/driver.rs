@@ -23,6 +23,7 @@ use super::effective::Grant;
 use super::log::DecisionLog;
 use super::runqueue::{RunqueueView, ThreadSeen};
 use super::seat::Seat;
+use super::trial::YieldTrial;
 use crate::config::{MechanismChoice, PauseMode};
 
 /// A vCPU that was silent for this long is looked at before it is judged.
@@ -44,6 +45,8 @@ pub struct DriverParts {
     pub usable_cpus: u32,
     /// How runqueues are looked at.
     pub runqueues: Arc<dyn RunqueueView>,
+    /// The probe of `sched_yield`.
+    pub trial: YieldTrial,
     /// Where decisions are logged.
     pub decision_log: Option<std::path::PathBuf>,
 }
@@ -61,6 +64,7 @@ pub struct Driver {
     parked: AtomicUsize,
     runqueues: Arc<dyn RunqueueView>,
     unseen: Mutex<Option<String>>,
+    trial: YieldTrial,
 }
 
 /// A report of a vCPU that it spins, as its source saw it.
@@ -111,6 +115,7 @@ impl Driver {
             parked: AtomicUsize::new(0),
             runqueues: parts.runqueues,
             unseen: Mutex::new(None),
+            trial: parts.trial,
         })
     }
 
@@ -118,6 +123,18 @@ impl Driver {
     #[must_use]
     pub fn seats(&self) -> &[Seat] {
         &self.seats
+    }
+
+    /// The probe of `sched_yield`.
+    pub(super) fn trial(&self) -> &YieldTrial {
+        &self.trial
+    }
+
+    /// The parameters, without a mechanism that has shown itself useless.
+    fn config(&self) -> PauseConfig {
+        let mut config = self.config;
+        config.mechanisms.sched_yield &= !self.trial.withdraws();
+        config
     }
 
     /// The seat of a vCPU of this VM.
@@ -197,7 +214,7 @@ impl Driver {
                 named_since_entry,
                 descheduled: report.descheduled,
             };
-            let decision = core.decide(&event, &self.config, now);
+            let decision = core.decide(&event, &self.config(), now);
             (Deed::of(decision.act), decision.quiet_until)
         } else {
             (Deed::fixed(self.mechanism, owner, named_since_entry, self.bounds, now), now)
@@ -322,7 +339,7 @@ impl Driver {
         }
         if let (Some(outcome), MechanismChoice::Auto) = (outcome, self.mechanism) {
             let event = OutcomeEvent { source, target: order.deed.target, outcome, parked, donated_ns: took_ns };
-            core.state.outcome(&event, &self.config, now);
+            core.state.outcome(&event, &self.config(), now);
             if let Some(log) = &mut core.log {
                 log.outcome(&event, now);
             }

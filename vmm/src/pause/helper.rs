@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The threads beside the vCPUs': one that lays holds on them, one that looks for vCPUs that never exit.
+//! The threads beside the vCPUs': one that lays holds on them, one that looks for vCPUs that never exit, and for a moment
+//! one that tries what a yield does.
 //!
-//! Invariant: both sleep between their turns, and end when the machine does.
+//! Invariant: the first two sleep between their turns, and end when the machine does.
 
 use std::io;
 use std::sync::Arc;
@@ -76,6 +77,17 @@ impl Drop for Helper {
             thread.thread().unpark();
             // A panic aborts the process, so a join cannot fail.
             let _ = thread.join();
+        }
+    }
+}
+
+/// Probes `sched_yield`, if that is due, on threads that end by themselves within milliseconds.
+pub(super) fn try_yielding(driver: &Arc<Driver>) {
+    if driver.trial().is_due() {
+        let of_thread = Arc::clone(driver);
+        let started = thread::Builder::new().name("yield-trial".to_owned()).spawn(move || of_thread.trial().make());
+        if let Err(error) = started {
+            driver.trial().note(Err(error));
         }
     }
 }

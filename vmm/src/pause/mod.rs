@@ -27,6 +27,7 @@ pub mod seat;
 pub mod setup;
 pub mod thread;
 pub mod tracepoint;
+pub mod trial;
 pub mod yielding;
 
 pub use log::{ReplayError, replay_file};

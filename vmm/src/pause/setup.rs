@@ -19,7 +19,7 @@ use super::port;
 use super::runqueue::{ProcView, RunqueueView};
 use super::thread::{Kit, VcpuPause};
 use super::tracepoint::Tracepoint;
-use super::yielding::{self, YieldProbe};
+use super::trial::{YIELD, YieldTrial};
 use crate::config::{InjectionConfig, Machine, MechanismChoice, PauseMode, PausePlan, SourceChoice};
 use crate::host::facts;
 use crate::kvm::system::System;
@@ -84,9 +84,9 @@ impl PauseSetup {
         usable_cpus: u32,
     ) -> Result<Self, PauseError> {
         let plan = &machine.pause;
-        let probe = (plan.mode == PauseMode::Act).then(yielding::probe);
+        let trial = yield_trial(plan, machine.topology.vcpu_count());
         let mut config = plan.policy;
-        let mechanisms = grant_mechanisms(plan, probe, &mut config);
+        let mechanisms = grant_mechanisms(plan, &trial, &mut config);
         if let Some(refused) = mechanisms.iter().find(|one| one.name == plan.mechanism.to_string() && !one.granted) {
             return Err(PauseError::Mechanism { name: refused.name.clone(), why: refused.why.clone() });
         }
@@ -116,6 +116,7 @@ impl PauseSetup {
             apic_ids: machine.topology.vcpus().map(|vcpu| machine.topology.apic_id(vcpu)).collect(),
             usable_cpus,
             runqueues,
+            trial,
             decision_log: plan.decision_log.clone(),
         };
         let driver = Driver::new(parts).map_err(|source| PauseError::DecisionLog {
@@ -178,10 +179,14 @@ impl PauseSetup {
         &self.driver
     }
 
-    /// What is really used.
+    /// What is really used, as far as that is known by now.
     #[must_use]
     pub fn effective(&self) -> Effective {
-        Effective { views: self.driver.views(), ..self.effective.clone() }
+        let mut effective = Effective { views: self.driver.views(), ..self.effective.clone() };
+        for mechanism in effective.mechanisms.iter_mut().filter(|one| one.name == YIELD && one.asked) {
+            *mechanism = self.driver.trial().grant();
+        }
+        effective
     }
 }
 
@@ -245,19 +250,30 @@ fn no_pause_exits(vm: &Vm) -> Grant {
     }
 }
 
+/// The probe of `sched_yield`, made at once if a decision log is to say what came of it.
+fn yield_trial(plan: &PausePlan, vcpus: u32) -> YieldTrial {
+    let asked = matches!(plan.mechanism, MechanismChoice::Auto | MechanismChoice::Yield);
+    if plan.mode != PauseMode::Act || !asked {
+        return YieldTrial::skipped(format!("with --pause {} --pause-mechanism {}", plan.mode, plan.mechanism));
+    }
+    if vcpus == 1 {
+        return YieldTrial::skipped("with one vCPU".to_owned());
+    }
+    let trial = YieldTrial::due(plan.mechanism == MechanismChoice::Auto);
+    if plan.decision_log.is_some() && trial.is_due() {
+        trial.make();
+    }
+    trial
+}
+
 /// Decides which mechanisms are used and writes that into the policy's parameters.
-fn grant_mechanisms(plan: &PausePlan, probe: Option<YieldProbe>, config: &mut PauseConfig) -> Vec<Grant> {
-    let Some(probe) = probe else {
+fn grant_mechanisms(plan: &PausePlan, trial: &YieldTrial, config: &mut PauseConfig) -> Vec<Grant> {
+    if plan.mode != PauseMode::Act {
         return vec![Grant::unasked("none", format!("--pause {} does nothing", plan.mode))];
-    };
+    }
     let asked = |which| plan.mechanism == MechanismChoice::Auto || plan.mechanism == which;
-    let found = format!("{} of {} yields let another thread run", probe.switched, probe.yields);
-    let sched_yield = match (asked(MechanismChoice::Yield), probe.is_useful()) {
-        (false, _) => Grant::unasked("yield", found),
-        (true, true) => Grant::yes("yield", found),
-        (true, false) if plan.mechanism == MechanismChoice::Yield => Grant::yes("yield", found),
-        (true, false) => Grant::no("yield", found, None),
-    };
+    let sched_yield =
+        if asked(MechanismChoice::Yield) { trial.grant() } else { Grant::unasked(YIELD, trial.grant().why) };
     let park = if asked(MechanismChoice::Park) {
         Grant::yes("park", "futex")
     } else {

@@ -14,6 +14,7 @@ use vm_memory::{Bytes, GuestAddress};
 use super::clock;
 use super::deed::Then;
 use super::driver::{Driver, Order, Report};
+use super::helper;
 use super::park::Woken;
 use super::port;
 use super::runqueue::ProcView;
@@ -85,6 +86,7 @@ impl VcpuPause {
             return;
         }
         seat.heard_ns.store(now.0, Ordering::Relaxed);
+        helper::try_yielding(&self.driver);
         let switches = switches();
         let progress = count.map(|count| self.count.map_or(0, |before| count.wrapping_sub(before)));
         self.count = count.or(self.count);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #![expect(unsafe_code, reason = "sched_yield, getrusage, sched_getcpu and affinity have no safe wrapper")]
-//! `sched_yield`: done, its effect measured, and probed at start-up.
+//! `sched_yield`: done, its effect measured, and probed (`trial` says when).
 //!
 //! What a yield does changed three times between Linux 6.5 and 6.19, and stable kernels took the changes at different
 //! times (docs/pause-loops.md): so nobody reads version numbers here, two threads try it.
 
+use std::io;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
@@ -39,7 +40,7 @@ pub fn current_cpu() -> Option<HostCpu> {
     u32::try_from(unsafe { libc::sched_getcpu() }).ok().map(HostCpu)
 }
 
-/// What the start-up probe found.
+/// What the probe found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct YieldProbe {
     /// Yields made while another thread wanted the same CPU.
@@ -62,18 +63,19 @@ impl YieldProbe {
 
 /// Two threads on one CPU: one works and yields now and then, as a spinning guest does; the other yields and sees
 /// whether it comes straight back. Bounded in time; both threads are gone afterwards.
-#[must_use]
-pub fn probe() -> YieldProbe {
-    let Some(cpu) = current_cpu() else { return YieldProbe::default() };
+///
+/// # Errors
+/// No thread can be started.
+pub fn probe() -> io::Result<YieldProbe> {
+    let Some(cpu) = current_cpu() else { return Ok(YieldProbe::default()) };
     let (stop, begun) = (AtomicBool::new(false), AtomicU32::new(0));
+    let named = |name: &str| thread::Builder::new().name(name.to_owned());
     thread::scope(|scope| {
-        scope.spawn(|| work(cpu, &stop, &begun));
-        let found = scope.spawn(|| {
-            let found = count_switches(cpu, &begun);
-            stop.store(true, Ordering::Relaxed);
-            found
-        });
-        found.join().unwrap_or_default()
+        named("yield-worker").spawn_scoped(scope, || work(cpu, &stop, &begun))?;
+        let counting = named("yield-counter").spawn_scoped(scope, || count_switches(cpu, &begun));
+        let found = counting.map(|thread| thread.join().unwrap_or_default());
+        stop.store(true, Ordering::Relaxed);
+        found
     })
 }
 
