@@ -42,7 +42,9 @@ pub const COMMAND_LINE_BYTES: usize = 0x1_0000;
 /// ACPI root pointer, in the range a PC operating system searches (ACPI 6.5, section 5.2.5.1).
 pub const ACPI_RSDP: u64 = 0xE_0000;
 /// End of the area behind the RSDP that holds the other tables while they fit, exclusive.
-pub const ACPI_AREA_END: u64 = 0x10_0000;
+pub const ACPI_AREA_END: u64 = RESET_VECTOR;
+/// Where an x86 processor begins in real mode, F000:FFF0: all the firmware that there is.
+pub const RESET_VECTOR: u64 = 0xF_FFF0;
 
 /// I/O APIC registers.
 pub const IOAPIC: u32 = 0xFEC0_0000;

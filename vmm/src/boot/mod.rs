@@ -11,6 +11,7 @@ pub mod image;
 pub mod initrd;
 pub mod long_mode;
 pub mod pvh;
+pub mod reset_vector;
 pub mod zero_page;
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use topology::memory_map::{MemoryMap, Region};
-use vm_memory::GuestMemoryMmap;
+use vm_memory::{GuestMemoryError, GuestMemoryMmap};
 
 use super::tables::BuiltTables;
 use crate::boot::bzimage::{self, BzImageError, LoadedBzImage};
@@ -19,6 +19,7 @@ use crate::boot::elf::{self, ElfEntry, ElfError, LoadedElf};
 use crate::boot::image::{self, Foreign, ImageKind};
 use crate::boot::initrd::{self, Initrd, InitrdError, Reach};
 use crate::boot::pvh::{self, PvhError};
+use crate::boot::reset_vector;
 use crate::boot::zero_page::{self, ZeroPageError};
 use crate::config::Boot;
 use crate::kvm::vcpu::EntryState;
@@ -28,6 +29,9 @@ use crate::memory::GuestRam;
 /// The payload could not be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum PayloadError {
+    /// Guest memory ends below 1 MiB.
+    #[error("the reset vector does not fit into the guest's RAM: {0}; give it more --memory")]
+    ResetVector(#[source] GuestMemoryError),
     /// The file cannot be opened or read.
     #[error("{}: cannot be read: {source}", path.display())]
     Read {
@@ -123,6 +127,7 @@ pub fn load(boot: &Boot, map: &MemoryMap, ram: &GuestRam, tables: &BuiltTables) 
     let legacy_hole = layout::LOW_RAM_END..layout::HIGH_RAM_START;
     let regions = map.regions(&[legacy_hole, tables.reserved.clone()]);
     let (memory, rsdp) = (ram.memory(), tables.acpi.rsdp_gpa);
+    reset_vector::write(memory).map_err(PayloadError::ResetVector)?;
     let loader = Loader { map, memory, regions: &regions, tables: &tables.reserved, rsdp };
     match boot {
         Boot::Probe { workload } => loader.probe(workload),
