@@ -176,7 +176,7 @@ fn storm() {
 
 fn refusals() {
     for (flags, part) in [
-        (["--pause-mechanism", "hypercall"], "software-virtualised"),
+        (["--pause-mechanism", "hypercall"], "this version has no helper vCPUs"),
         (["--pause-source", "tracepoint"], "no PAUSE exits"),
     ] {
         let refused = Monitor::new(flags).run().expect(1);

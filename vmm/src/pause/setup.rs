@@ -279,11 +279,11 @@ fn grant_mechanisms(plan: &PausePlan, trial: &YieldTrial, config: &mut PauseConf
     } else {
         Grant::unasked("park", format!("--pause-mechanism {}", plan.mechanism))
     };
-    let hypercall = Grant::no(
-        "hypercall",
-        "this KVM is software-virtualised: VMCALL would loop for ever; use a host with VMX or SVM",
-        None,
-    );
+    let hypercall = if asked(MechanismChoice::Hypercall) {
+        Grant::no("hypercall", "this version has no helper vCPUs for it", Some("leave the choice to auto"))
+    } else {
+        Grant::unasked("hypercall", format!("--pause-mechanism {}", plan.mechanism))
+    };
     config.mechanisms.sched_yield = sched_yield.granted;
     config.mechanisms.park = park.granted;
     config.mechanisms.hypercall = hypercall.granted;
