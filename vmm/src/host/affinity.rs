@@ -58,9 +58,17 @@ pub unsafe fn set_of_pthread(thread: RawPthread, cpus: impl IntoIterator<Item = 
 /// # Errors
 /// The kernel's own.
 pub fn of_this_thread() -> io::Result<CpuSet<HostCpu>> {
+    of(0)
+}
+
+/// The CPUs a thread may run on; 0 is the calling thread.
+///
+/// # Errors
+/// The kernel's own: `ESRCH` if the thread has ended.
+pub fn of(tid: i32) -> io::Result<CpuSet<HostCpu>> {
     let mut mask: Mask = [0; WORDS];
     // SAFETY: the kernel writes at most as many bytes as the mask has.
-    let result = unsafe { libc::syscall(libc::SYS_sched_getaffinity, 0, size_of_val(&mask), mask.as_mut_ptr()) };
+    let result = unsafe { libc::syscall(libc::SYS_sched_getaffinity, tid, size_of_val(&mask), mask.as_mut_ptr()) };
     if result < 0 {
         return Err(io::Error::last_os_error());
     }

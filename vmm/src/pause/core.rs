@@ -46,6 +46,16 @@ impl Core {
         self.view.set(vcpu, VcpuView { state, cpu, ..before });
     }
 
+    /// Puts what only an exact view sees above the book's numbers.
+    pub(super) fn take_exact(&mut self, vcpu: VcpuIndex, seen: ThreadSeen) {
+        self.view.update(vcpu, |view| {
+            view.runqueue = seen.runqueue.or(view.runqueue);
+            if seen.on_cpu == Some(true) && view.state == VcpuState::Unknown {
+                view.state = VcpuState::Running;
+            }
+        });
+    }
+
     /// Brings the book's numbers of a vCPU into the view.
     pub(super) fn refresh(&mut self, vcpu: VcpuIndex, spinning: Option<bool>) {
         let (runqueue, cpu) = (self.book.runqueue(vcpu), self.book.cpu(vcpu));
@@ -65,6 +75,30 @@ impl Core {
         if self.view.get(vcpu).is_some_and(|view| view.state == VcpuState::Parked) {
             self.book.put(vcpu, cpu);
             self.view.update(vcpu, |view| view.state = VcpuState::Unknown);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use topology::id::HostCpu;
+
+    use super::*;
+
+    #[test]
+    fn a_vcpu_seen_on_a_cpu_runs_there_and_one_that_may_be_is_unknown() {
+        let (view, state, book) = (HostView::new(2, Vec::new(), 2), PauseState::new(2), Book::new(2));
+        let mut core = Core { view, state, book, log: None };
+        let vcpu = VcpuIndex(1);
+        core.view.set(vcpu, VcpuView { state: VcpuState::Unknown, ..VcpuView::default() });
+        let exact = ThreadSeen { runqueue: Some(3), on_cpu: Some(true), runnable: Some(true), cpu: Some(HostCpu(0)) };
+        let by_proc = ThreadSeen { runqueue: None, on_cpu: None, ..exact };
+        for (seen, expected) in [(exact, (VcpuState::Running, Some(3))), (by_proc, (VcpuState::Unknown, Some(1)))] {
+            core.take_look(vcpu, seen);
+            core.refresh(vcpu, None);
+            core.take_exact(vcpu, seen);
+            let view = core.view.get(vcpu).unwrap();
+            assert_eq!((view.state, view.runqueue), expected, "{seen:?}");
         }
     }
 }

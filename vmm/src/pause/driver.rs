@@ -30,6 +30,8 @@ use crate::config::{MechanismChoice, PauseMode};
 const SILENT_NS: u64 = 1_000_000;
 /// Silent vCPUs looked at for one event, at most.
 const MOST_LOOKS: usize = 4;
+/// The same for the exact view, which sees them all with one system call.
+const MOST_EXACT_LOOKS: usize = 64;
 
 /// What a driver is made from.
 pub struct DriverParts {
@@ -204,7 +206,7 @@ impl Driver {
         if let Some(owner) = owner.filter(|owner| *owner != source) {
             self.seat(owner).named.store(true, Ordering::Relaxed);
         }
-        let alone = core.book.runqueue(source) == Some(1);
+        let alone = core.view.get(source).and_then(|view| view.runqueue) == Some(1);
         let (deed, quiet_until) = if self.mechanism == MechanismChoice::Auto {
             let event = PauseEvent {
                 source,
@@ -229,12 +231,15 @@ impl Driver {
 
     /// Looks at the threads whose state is not known from what they reported. Without the lock.
     fn look(&self, source: VcpuIndex, owner: Option<VcpuIndex>, now: Nanos) -> Vec<(VcpuIndex, ThreadSeen)> {
+        self.runqueues.wanted();
         let silent = |vcpu: VcpuIndex| now.since(self.seat(vcpu).heard()) > SILENT_NS;
-        let others = (0..).map(VcpuIndex).take(self.seats.len()).filter(|vcpu| *vcpu != source);
+        // From the source on, so that in a large VM every vCPU is looked at by somebody.
+        let vcpus = (0..).map(VcpuIndex).take(self.seats.len());
+        let others = vcpus.clone().skip(source.index() + 1).chain(vcpus.take(source.index()));
         let which: Vec<VcpuIndex> = match owner {
             _ if self.runqueues.is_exact() => std::iter::once(source)
                 .chain(owner.filter(|owner| *owner != source))
-                .chain(others.filter(|_| owner.is_none()).take(MOST_LOOKS))
+                .chain(others.filter(|_| owner.is_none()).take(MOST_EXACT_LOOKS))
                 .collect(),
             Some(owner) => (owner != source && silent(owner)).then_some(owner).into_iter().collect(),
             None => others.filter(|vcpu| silent(*vcpu)).take(MOST_LOOKS).collect(),
@@ -281,11 +286,7 @@ impl Driver {
                 }
             }),
         }
-        if self.runqueues.is_exact() {
-            for (vcpu, seen) in looks {
-                core.view.update(*vcpu, |view| view.runqueue = seen.runqueue.or(view.runqueue));
-            }
-        }
+        looks.iter().for_each(|(vcpu, seen)| core.take_exact(*vcpu, *seen));
     }
 
     /// Arms the source's own word if it is to park.

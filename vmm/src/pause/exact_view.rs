@@ -13,6 +13,7 @@ use std::thread;
 
 use super::effective::Grant;
 use super::runqueue::{ProcView, RunqueueView, ThreadSeen};
+use crate::host::affinity;
 use crate::host::runqueue::{self, Source, ThreadState, View};
 
 /// The best view there is at the moment.
@@ -33,6 +34,7 @@ impl BestView {
         self.asked.call_once(|| {
             let loaded = Arc::clone(&self.loaded);
             let load = move || {
+                leave_the_vcpus_cpus();
                 loaded.get_or_init(runqueue::open);
             };
             if let Err(error) = thread::Builder::new().name("bpf-load".to_owned()).spawn(load) {
@@ -75,11 +77,14 @@ impl RunqueueView for BestView {
     }
 
     fn look(&self, which: &[usize], seen: &mut [ThreadSeen]) {
-        self.load();
         match self.exact() {
             Some(view) => self.look_exactly(view, which, seen),
             None => self.threads.look(which, seen),
         }
+    }
+
+    fn wanted(&self) {
+        self.load();
     }
 
     fn limits(&self) -> &'static str {
@@ -103,6 +108,14 @@ impl RunqueueView for BestView {
     }
 }
 
+/// Moves the calling thread, which a vCPU's thread has begun, to where the first thread of the process may run. If that is
+/// refused it stays, and only takes longer.
+fn leave_the_vcpus_cpus() {
+    if let Some(cpus) = i32::try_from(std::process::id()).ok().and_then(|first| affinity::of(first).ok()) {
+        let _ = affinity::set(0, cpus.iter());
+    }
+}
+
 impl fmt::Debug for BestView {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("BestView").field("loaded", &self.loaded).finish_non_exhaustive()
@@ -122,5 +135,18 @@ mod tests {
             [("bpf", false), ("procfs", true)]
         );
         assert!(!grants[0].asked && !view.is_exact());
+    }
+
+    #[test]
+    fn a_view_that_is_wanted_is_loaded_or_says_why_not() {
+        let view = BestView::new(Arc::new(ProcView::new(1)));
+        view.wanted();
+        view.loaded.wait();
+        let grants = view.grants();
+        assert!(grants[0].asked && grants[0].granted == view.is_exact(), "{grants:?}");
+        // Nobody stands at the position, so nothing is known, whichever view answers.
+        let mut seen = [ThreadSeen { runqueue: Some(1), ..ThreadSeen::default() }];
+        view.look(&[0], &mut seen);
+        assert_eq!(seen, [ThreadSeen::default()]);
     }
 }

@@ -36,6 +36,9 @@ pub trait RunqueueView: Send + Sync {
     /// the view was made with.
     fn look(&self, which: &[usize], seen: &mut [ThreadSeen]);
 
+    /// A decision is at hand that would be better for an exact view.
+    fn wanted(&self) {}
+
     /// What it cannot see, in words.
     fn limits(&self) -> &'static str;
 

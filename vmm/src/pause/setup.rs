@@ -99,8 +99,11 @@ impl PauseSetup {
         }
         let counted = served && system.capability(Cap::SyncRegs) & kvm_bindings::KVM_SYNC_X86_REGS != 0;
         let threads = Arc::new(ProcView::new(machine.topology.vcpu_count() as usize));
-        let runqueues: Arc<dyn RunqueueView> =
-            if decides(plan.mode) { Arc::new(BestView::new(Arc::clone(&threads))) } else { Arc::clone(&threads) as _ };
+        let runqueues: Arc<dyn RunqueueView> = if views_count(plan, machine.topology.vcpu_count()) {
+            Arc::new(BestView::new(Arc::clone(&threads)))
+        } else {
+            Arc::clone(&threads) as _
+        };
         let samples = plan.source == SourceChoice::Sampler && decides(plan.mode);
         let effective = Effective {
             mode: plan.mode.to_string(),
@@ -199,6 +202,11 @@ fn port_served(plan: &PausePlan) -> bool {
 /// Whether the mode looks at events at all.
 fn decides(mode: PauseMode) -> bool {
     matches!(mode, PauseMode::Observe | PauseMode::Act)
+}
+
+/// Whether decisions depend on what is seen of the runqueues.
+fn views_count(plan: &PausePlan, vcpus: u32) -> bool {
+    decides(plan.mode) && plan.mechanism == MechanismChoice::Auto && vcpus > 1
 }
 
 /// The sources that are used, and the tracepoint if it is one of them.
