@@ -26,6 +26,9 @@ pub(super) fn of_vcpu(driver: &Driver, vcpu: VcpuIndex) -> PauseReport {
     PauseReport {
         events: seat.events.get(),
         quiet: seat.quiet.get(),
+        forced: seat.forced.get(),
+        pause_exits: seat.pause_exits.get(),
+        sampled: seat.sampled.get(),
         spins: counters.spins,
         yields,
         bailed: driver::bailed(&counters).map(|(name, count)| (name.to_owned(), count)).collect(),
@@ -49,6 +52,13 @@ pub(super) fn tell(f: &mut fmt::Formatter<'_>, effective: &Effective, vcpus: &[V
         }
     }
     let sum = |of: fn(&PauseReport) -> u64| vcpus.iter().map(|vcpu| of(&vcpu.pause)).sum::<u64>();
+    let seen = seen(vcpus.iter().map(|vcpu| &vcpu.pause));
+    if !seen.is_empty() {
+        writeln!(f, "    {seen}")?;
+    }
+    if let Some(why) = &effective.unseen {
+        writeln!(f, "    PAUSE exits of a vCPU not seen: {why}")?;
+    }
     if sum(|pause| pause.events) == 0 {
         return Ok(());
     }
@@ -71,6 +81,19 @@ pub(super) fn tell(f: &mut fmt::Formatter<'_>, effective: &Effective, vcpus: &[V
     writeln!(f, "    bailed out: {}", if reasons.is_empty() { "never".to_owned() } else { reasons.join(", ") })
 }
 
+/// What the sources saw beside the port, in words; empty if nothing.
+fn seen<'a>(vcpus: impl Iterator<Item = &'a PauseReport>) -> String {
+    let mut sums = [(0, "PAUSE exits"), (0, "of the events forced by the tracepoint"), (0, "looks by the sampler")];
+    for pause in vcpus {
+        for ((sum, _), count) in sums.iter_mut().zip([pause.pause_exits, pause.forced, pause.sampled]) {
+            *sum += count;
+        }
+    }
+    let texts: Vec<String> =
+        sums.iter().filter(|(sum, _)| *sum > 0).map(|(sum, what)| format!("{sum} {what}")).collect();
+    texts.join(", ")
+}
+
 /// A grant in words.
 pub(super) struct Granted<'a>(pub(super) &'a Grant);
 
@@ -79,5 +102,18 @@ impl fmt::Display for Granted<'_> {
         let Grant { granted, why, remedy, .. } = self.0;
         write!(f, "{}, {why}", if *granted { "yes" } else { "no" })?;
         remedy.as_ref().map_or(Ok(()), |remedy| write!(f, "; {remedy}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_no_source_saw_is_not_mentioned() {
+        let exits = PauseReport { pause_exits: 7, ..PauseReport::default() };
+        let looks = PauseReport { sampled: 2, ..exits.clone() };
+        assert_eq!(seen([&PauseReport::default()].into_iter()), "");
+        assert_eq!(seen([&exits, &looks].into_iter()), "14 PAUSE exits, 2 looks by the sampler");
     }
 }

@@ -49,6 +49,9 @@ pub struct Effective {
     pub mode: String,
     /// Where events come from.
     pub sources: Vec<Grant>,
+    /// The first vCPU whose PAUSE exits could not be seen though the tracepoint was granted, and why.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub unseen: Option<String>,
     /// How a CPU can be given away.
     pub mechanisms: Vec<Grant>,
     /// How runqueues are seen.

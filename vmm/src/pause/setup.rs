@@ -108,6 +108,7 @@ impl PauseSetup {
         let effective = Effective {
             mode: plan.mode.to_string(),
             sources,
+            unseen: None,
             mechanisms,
             views: Vec::new(),
             parameters: parameters(plan),
@@ -185,7 +186,8 @@ impl PauseSetup {
     /// What is really used, as far as that is known by now.
     #[must_use]
     pub fn effective(&self) -> Effective {
-        let mut effective = Effective { views: self.driver.views(), ..self.effective.clone() };
+        let (views, unseen) = (self.driver.views(), self.driver.unseen());
+        let mut effective = Effective { views, unseen, ..self.effective.clone() };
         for mechanism in effective.mechanisms.iter_mut().filter(|one| one.name == YIELD && one.asked) {
             *mechanism = self.driver.trial().grant();
         }

@@ -170,6 +170,15 @@ pub struct PauseReport {
     pub events: u64,
     /// Of these, how many were let pass without a decision, because shortly before nobody could be helped.
     pub quiet: u64,
+    /// Of these, how many a PAUSE exit forced by the tracepoint.
+    #[serde(default)]
+    pub forced: u64,
+    /// PAUSE exits that the kernel counted; 0 where the tracepoint is not used.
+    #[serde(default)]
+    pub pause_exits: u64,
+    /// Times the sampler looked at it.
+    #[serde(default)]
+    pub sampled: u64,
     /// Decisions to go on spinning because acting was found not to pay.
     pub spins: u64,
     /// Actions and what came of them.

@@ -67,6 +67,7 @@ fn full() -> Report {
         pause: Effective {
             mode: "act".to_owned(),
             sources: vec![Grant::no("tracepoint", "no tracefs", Some("mount it"))],
+            unseen: Some("vCPU 0: too many open files".to_owned()),
             mechanisms: vec![Grant::no("hypercall", "no VMX", Some("use another host"))],
             views: vec![Grant::no("bpf", "no BTF", Some("use another kernel"))],
             parameters: BTreeMap::new(),
@@ -100,6 +101,7 @@ fn least() -> Report {
     let mut report = full();
     report.guest.seen = None;
     report.kvm_stats.missing = None;
+    report.pause.unseen = None;
     report.start = Start::default();
     report.workload = None;
     report.devices = None;
