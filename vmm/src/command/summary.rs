@@ -102,6 +102,7 @@ fn vcpu(handle: &VcpuHandle, driver: &Driver, placement: &Placement) -> VcpuRepo
         apic_id: handle.apic_id().0,
         tid: handle.tid().unwrap_or(0),
         exits: counts.filter(|(_, count)| *count > 0).collect(),
+        run_loop_ns: handle.run_loop_ns(),
         ledger_ns: times::ledger(&handle.ledger()),
         kvm_stats: times::of_vcpu(handle.stats()),
         placement: placed::of_vcpu(placement, handle.index()),

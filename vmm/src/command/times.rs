@@ -120,6 +120,7 @@ mod tests {
             apic_id: index,
             tid: 1,
             exits: BTreeMap::new(),
+            run_loop_ns: 1_000_000_000,
             ledger_ns,
             kvm_stats: BTreeMap::new(),
             placement: None,

@@ -150,6 +150,9 @@ pub struct VcpuReport {
     pub tid: i32,
     /// Exits to the monitor by kind; a kind that never happened is absent.
     pub exits: BTreeMap<String, u64>,
+    /// How long it was in the run loop, in nanoseconds: what its ledger divides up.
+    #[serde(default)]
+    pub run_loop_ns: u64,
     /// Where its time went, in nanoseconds.
     #[serde(default)]
     pub ledger_ns: LedgerReport,

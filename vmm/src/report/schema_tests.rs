@@ -45,6 +45,7 @@ fn full() -> Report {
             apic_id: 0,
             tid: 4711,
             exits,
+            run_loop_ns: 9,
             ledger_ns: LedgerReport::default(),
             kvm_stats: counted.clone(),
             placement: Some(placed),

@@ -165,6 +165,12 @@ impl VcpuHandle {
         })
     }
 
+    /// How long it was in the run loop, in nanoseconds, up to its last pause or its end.
+    #[must_use]
+    pub fn run_loop_ns(&self) -> u64 {
+        self.shared.meter.measured().wall_ns
+    }
+
     /// When it first went to run guest code; `None` before that.
     #[must_use]
     pub fn first_run(&self) -> Option<Instant> {

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Each vCPU's ledger of a whole run against wall time and against what the guest did, and the two views of the
+//! runqueues against each other.
+//!
+//! Runs the monitor that `VMM=PATH` names, or the one built beside this test (`cargo build -p vmm`). Invariant: a test
+//! that this machine cannot run is reported as ignored, with the reason, and never as passed.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::env;
+use std::fs::{self, OpenOptions};
+use std::hint;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use libtest_mimic::{Arguments, Completion, Trial};
+use serde_json::Value;
+use vmm::host::runqueue::{self, Source, ThreadState, Unprivileged, View};
+
+fn main() {
+    let mut arguments = Arguments::from_args();
+    // One at a time: they measure time.
+    arguments.test_threads = Some(1);
+    let trials = vec![
+        trial("ledger_of_vcpus_that_spin_is_guest_time_and_waiting", kvm, spin),
+        trial("ledger_of_vcpus_that_idle_is_halted", kvm, idle),
+        trial("ledger_of_a_mixed_workload_adds_up", kvm, mixed),
+        trial("ledger_of_emulated_ring_0_is_kernel_time", software_kvm, ring_0),
+        trial("every_counter_of_kvm_is_described_and_agrees_with_the_ledger", kvm, counters),
+        trial("runqueue_views_agree_within_one_task", bpf, views),
+    ];
+    libtest_mimic::run(&arguments, trials).exit();
+}
+
+fn trial(name: &str, missing: fn() -> Option<String>, test: fn()) -> Trial {
+    let runner = move || match missing() {
+        Some(reason) => Ok(Completion::ignored_with(reason)),
+        None => {
+            test();
+            Ok(Completion::Completed)
+        }
+    };
+    Trial::ignorable_test(name, runner)
+}
+
+fn program() -> Option<PathBuf> {
+    let beside = || Some(env::current_exe().ok()?.parent()?.parent()?.join("vmm"));
+    env::var_os("VMM").map(PathBuf::from).or_else(beside).filter(|path| path.exists())
+}
+
+fn kvm() -> Option<String> {
+    if let Err(error) = OpenOptions::new().read(true).write(true).open("/dev/kvm") {
+        return Some(format!("/dev/kvm: {error}"));
+    }
+    program().is_none().then(|| "no monitor is built: cargo build -p vmm, or VMM=PATH".to_owned())
+}
+
+fn software_kvm() -> Option<String> {
+    let hardware =
+        fs::read_to_string("/proc/cpuinfo").is_ok_and(|text| text.contains(" vmx ") || text.contains(" svm "));
+    if hardware { Some("this KVM is not software-virtualised".to_owned()) } else { kvm() }
+}
+
+fn bpf() -> Option<String> {
+    runqueue::open().why.map(|why| why.to_string())
+}
+
+/// The report of a run of two vCPUs.
+fn run(probe: &str) -> Value {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("run.json");
+    let mut command = Command::new(program().unwrap());
+    command.args(["--cpus=2", "--probe", probe, "--report"]).arg(&path).stdin(Stdio::null()).stdout(Stdio::null());
+    let ended = command.output().unwrap();
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+    read(&path)
+}
+
+fn read(path: &Path) -> Value {
+    serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+}
+
+/// A term of a vCPU's ledger as a share of all terms.
+fn share(vcpu: &Value, term: &str) -> f64 {
+    let terms = vcpu["ledger_ns"].as_object().unwrap();
+    let total: f64 = terms.values().map(|ns| ns.as_f64().unwrap()).sum();
+    vcpu["ledger_ns"][term].as_f64().unwrap() / total
+}
+
+/// The vCPUs of a report whose ledgers add up to the wall time of the run loop, within 1 %: no term counts twice.
+fn vcpus_that_add_up(report: &Value) -> &Vec<Value> {
+    let vcpus = report["vcpus"].as_array().unwrap();
+    for vcpu in vcpus {
+        let total: u64 = vcpu["ledger_ns"].as_object().unwrap().values().map(|ns| ns.as_u64().unwrap()).sum();
+        let wall = vcpu["run_loop_ns"].as_u64().unwrap();
+        assert!(total.abs_diff(wall) * 100 <= wall, "{total} of {wall}: {vcpu}");
+        // The workload's time by the guest's own clock lies within.
+        assert!(wall as f64 >= report["workload"]["seconds"].as_f64().unwrap_or(0.0) * 0.99e9, "{vcpu}");
+    }
+    vcpus
+}
+
+fn spin() {
+    let report = run("spin seconds=3 report=none");
+    // Before the workload a vCPU may halt for as long as the others take to start.
+    let seconds = report["workload"]["seconds"].as_f64().unwrap();
+    for vcpu in vcpus_that_add_up(&report) {
+        let ns = |term: &str| vcpu["ledger_ns"][term].as_f64().unwrap();
+        assert!(ns("guest") + ns("waiting") + ns("kernel") > 0.9e9 * seconds && ns("guest") > 0.0, "{vcpu}");
+    }
+}
+
+fn idle() {
+    let report = run("idle seconds=2 report=none");
+    for vcpu in vcpus_that_add_up(&report) {
+        assert!(share(vcpu, "halted") + share(vcpu, "polling") + share(vcpu, "waiting") > 0.9, "{vcpu}");
+    }
+}
+
+fn mixed() {
+    for probe in ["ipi seconds=2 report=none", "ticket seconds=2 report=none"] {
+        let report = run(probe);
+        assert!(vcpus_that_add_up(&report).iter().all(|vcpu| vcpu["ledger_ns"]["user"].as_u64().unwrap() > 0));
+    }
+}
+
+fn ring_0() {
+    let report = run("spin seconds=3 cpl=0 report=none");
+    for vcpu in vcpus_that_add_up(&report) {
+        assert!(share(vcpu, "kernel") > 2.0 * share(vcpu, "guest"), "{vcpu}");
+    }
+}
+
+fn counters() {
+    let report = run("idle seconds=1 report=none");
+    let stats = &report["kvm_stats"];
+    assert!(stats["missing"].is_null(), "{stats}");
+    let described: Vec<&str> =
+        stats["counters"].as_array().unwrap().iter().map(|counter| counter["name"].as_str().unwrap()).collect();
+    for vcpu in vcpus_that_add_up(&report) {
+        let counted = vcpu["kvm_stats"].as_object().unwrap();
+        assert!(counted.keys().all(|name| described.contains(&&**name)), "{vcpu}");
+        assert!(counted["exits"].as_u64().unwrap() > 0, "{vcpu}");
+        // KVM's halt goes on until the woken thread runs; the ledger's ends when it is woken.
+        let (halted, halt_wait) = (&vcpu["ledger_ns"]["halted"], &counted["halt_wait_ns"]);
+        assert!(halted.as_u64().unwrap() <= halt_wait.as_u64().unwrap() + 500_000_000, "{vcpu}");
+    }
+}
+
+/// Among threads that spin on one CPU, the exact length of the runqueue is at least what the unprivileged view counts, less
+/// one for the moment between the two looks, and exactly one of those threads or a stranger has the CPU.
+fn views() {
+    const THREADS: usize = 3;
+    let stop = Arc::new(AtomicBool::new(false));
+    let (tell, told) = std::sync::mpsc::channel();
+    let spinners: Vec<_> = (0..THREADS)
+        .map(|_| {
+            let (stop, tell) = (Arc::clone(&stop), tell.clone());
+            thread::spawn(move || {
+                tell.send(rustix::thread::gettid().as_raw_nonzero().get()).unwrap();
+                while !stop.load(Ordering::Relaxed) {
+                    hint::spin_loop();
+                }
+            })
+        })
+        .collect();
+    let tids: Vec<i32> = told.iter().take(THREADS).collect();
+    let exact = runqueue::open().view;
+    assert_eq!(exact.source(), Source::Bpf);
+    let own = View::Unprivileged(Unprivileged::new());
+    let (mut by_kernel, mut by_proc) = (Vec::new(), Vec::new());
+    let mut agreed = 0;
+    const LOOKS: usize = 100;
+    for _ in 0..LOOKS {
+        exact.look(&tids, &mut by_kernel).unwrap();
+        own.look(&tids, &mut by_proc).unwrap();
+        let agrees = by_kernel.iter().zip(&by_proc).all(|(exact, own)| {
+            exact.state == ThreadState::Runnable
+                && exact.state == own.state
+                && (exact.cpu != own.cpu || exact.runqueue.unwrap() + 1 >= own.runqueue_at_least.unwrap())
+        });
+        agreed += usize::from(agrees && by_kernel.iter().filter(|one| one.on_cpu == Some(true)).count() <= THREADS);
+        thread::sleep(Duration::from_millis(2));
+    }
+    stop.store(true, Ordering::Relaxed);
+    spinners.into_iter().for_each(|spinner| spinner.join().unwrap());
+    // Threads may be moved between the two looks, which is rare.
+    assert!(agreed * 10 >= LOOKS * 9, "{agreed} of {LOOKS} looks agree: {by_kernel:?} {by_proc:?}");
+}
