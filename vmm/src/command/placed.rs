@@ -5,9 +5,12 @@ use std::fmt;
 
 use topology::id::VcpuIndex;
 
+use crate::placement::account::{Account, Move};
 use crate::placement::memory;
 use crate::placement::start::Placement;
-use crate::report::{NodeMemoryReport, PlacementReport, VcpuPlacementReport, VcpuReport};
+use crate::report::{
+    LivePlacementReport, MoveReport, NodeMemoryReport, PlacementReport, VcpuPlacementReport, VcpuReport,
+};
 
 /// Most pages of a guest node that the kernel is asked for at the end: a few milliseconds.
 const MOST_PAGES: usize = 16_384;
@@ -30,6 +33,29 @@ pub(super) fn of_machine(placement: &Placement) -> PlacementReport {
         other_threads: placement.other_cpus().cloned(),
         notes: placement.remarks().to_vec(),
         memory: memory.collect(),
+        live: placement.account().map(live),
+    }
+}
+
+fn live(account: &Account) -> LivePlacementReport {
+    let whole = |number: u128| u64::try_from(number).unwrap_or(u64::MAX);
+    let one = |Move { at, decision }: &Move| MoveReport {
+        at_ms: whole(at.as_millis()),
+        vcpu: decision.vcpu.0,
+        from: decision.from,
+        to: decision.to,
+        swap_with: decision.swap_with.map(|vcpu| vcpu.0),
+        rule: decision.rule,
+        score: decision.score,
+        runner_up: decision.runner_up.map(|second| second.cpu),
+    };
+    LivePlacementReport {
+        looks: account.looks,
+        host_changes: account.host_changes,
+        refused: account.refused,
+        spent_us: whole(account.spent.as_micros()),
+        moves: account.moves.clone(),
+        last: account.last.iter().map(one).collect(),
     }
 }
 
@@ -56,5 +82,7 @@ pub(super) fn tell(f: &mut fmt::Formatter<'_>, report: &PlacementReport, vcpus: 
         let NodeMemoryReport { node, policy, host_nodes, asked_pages, .. } = node;
         writeln!(f, "    memory of node {node}: {policy} {host_nodes}; of {asked_pages} pages, {found}")?;
     }
-    Ok(())
+    let Some(live) = report.live.as_ref().filter(|live| !live.moves.is_empty()) else { return Ok(()) };
+    let moves: Vec<String> = live.moves.iter().map(|(rule, count)| format!("{rule} {count}")).collect();
+    writeln!(f, "    vCPUs moved while the guest ran: {}; in {} looks", moves.join(", "), live.looks)
 }

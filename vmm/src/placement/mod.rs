@@ -5,13 +5,18 @@
 //! host::sysfs ─► topology::host ─┐
 //! host::registry ─► claims ──────┼─► policy::placement::plan ─► start: claim, mbind, affinity, before guest code runs
 //! config: --placement, --numa ───┘
+//! /proc ─► loads ─► policy::placement::Balancer ─► live: affinity and claim, every period while the guest runs
 //! ```
 //! [`start`] decides and applies once; [`confine`] is what both make of places (pure); [`memory`] ties guest nodes to
-//! host nodes and asks the kernel what became of it.
+//! host nodes and asks the kernel what became of it; [`loads`] turns `/proc` into loads (pure); [`live`] is the thread
+//! that goes on deciding, and [`account`] what it did.
 //!
 //! Invariant: what could not be done is said, in the run's output and in its report, and costs placement, never the run,
 //! unless the user asked for it by name: then it is an error before the guest starts.
 
+pub mod account;
 pub mod confine;
+pub mod live;
+pub mod loads;
 pub mod memory;
 pub mod start;

@@ -12,7 +12,9 @@ use topology::host::{HostError, HostTopology};
 use topology::id::{HostCpu, VcpuIndex};
 use topology::memory_map::MemoryMap;
 
+use super::account::Account;
 use super::confine;
+use super::live::Live;
 use super::memory::{self, MemoryPlaceError, NodeMemory};
 use crate::config::{Machine, PlacementConfig};
 use crate::host::registry::{Others, OwnClaim, Record, Registry};
@@ -87,12 +89,17 @@ pub struct Placement {
     memory: Vec<NodeMemory>,
     /// What should be known: degradations, double booking.
     remarks: Vec<String>,
+    live: Option<Live>,
+    account: Option<Account>,
 }
 
 /// The host and the guest, as a decision sees them.
 #[derive(Debug)]
 pub(super) struct Site {
     pub(super) host: HostTopology,
+    pub(super) guest: Guest,
+    /// CPUs the process was allowed at start.
+    pub(super) process: CpuSet<HostCpu>,
     pub(super) plan: Plan,
     pub(super) claims: Vec<Claim>,
     pub(super) own: Option<OwnClaim>,
@@ -109,7 +116,8 @@ impl Placement {
     /// [`StartError`]. `auto` makes no decision where the host cannot be understood, and says so.
     pub fn decide(machine: &Machine) -> Result<Self, StartError> {
         let config = machine.placement.clone();
-        let mut placement = Self { config, site: None, memory: Vec::new(), remarks: Vec::new() };
+        let mut placement =
+            Self { config, site: None, memory: Vec::new(), remarks: Vec::new(), live: None, account: None };
         let wished = machine.node_wishes.iter().any(|wish| !wish.host_nodes.is_empty() || wish.policy.is_some());
         if placement.config.mode == Mode::None && !wished {
             return Ok(placement);
@@ -124,7 +132,7 @@ impl Placement {
         };
         let mut guest = Guest::new(&machine.topology);
         memory::wish(&mut guest, &machine.node_wishes);
-        let site = placement.claimed_site(host, &guest)?;
+        let site = placement.claimed_site(host, guest)?;
         placement.memory = memory::decide(machine, &site.host, &site.plan)?;
         placement.site = Some(site);
         Ok(placement)
@@ -136,7 +144,7 @@ impl Placement {
         if !wished && (one || matches!(self.config.mode, Mode::Pin(_))) { sysfs::limits() } else { sysfs::host() }
     }
 
-    fn claimed_site(&mut self, host: HostTopology, guest: &Guest) -> Result<Site, StartError> {
+    fn claimed_site(&mut self, host: HostTopology, guest: Guest) -> Result<Site, StartError> {
         let registry = match Registry::of_this_user() {
             _ if self.config.mode == Mode::None => None,
             Ok(registry) => Some(registry),
@@ -153,7 +161,7 @@ impl Placement {
         let claims: Vec<Claim> = others.records.iter().map(Record::claim).collect();
         let wishes = Wishes { mode: self.config.mode.clone(), rules: Rules::default(), claims };
         let refused = |source| StartError::Plan { placement: self.config.to_string(), source };
-        let plan = placement::plan(&host, guest, &wishes).map_err(refused)?;
+        let plan = placement::plan(&host, &guest, &wishes).map_err(refused)?;
         let places: Vec<HostCpu> = plan.places.iter().map(|place| place.decision.to).collect();
         let wanted = confine::union(plan.places.iter().map(|place| &place.affinity));
         self.agree(&wanted, &others)?;
@@ -168,7 +176,8 @@ impl Placement {
             Ok(own) => own,
             Err(error) => self.uncoordinated(&error.to_string())?,
         };
-        Ok(Site { others: None, host, plan, claims: wishes.claims, own, cpus })
+        let process = affinity::of_this_thread().unwrap_or_default();
+        Ok(Site { others: None, host, guest, process, plan, claims: wishes.claims, own, cpus })
     }
 
     /// There is no registry: said, or refused where one is needed.
@@ -225,6 +234,31 @@ impl Placement {
         let others = (!places.is_empty()).then(|| confine::others(&site.host, &places, &site.claims)).flatten();
         site.others = others.filter(|cpus| affinity::pin_this_thread(cpus.iter()).is_ok());
         Ok(())
+    }
+
+    /// Goes on deciding while the guest runs, if that is what `auto` can do here: with one CPU there is no choice.
+    pub fn go_on(&mut self, threads: &[VcpuHandle]) {
+        if self.config.mode != Mode::Auto {
+            return;
+        }
+        let Some(site) = self.site.take_if(|site| site.host.usable().len() > 1) else { return };
+        match Live::start(site, &self.memory, threads) {
+            Ok(live) => self.live = Some(live),
+            Err(error) => self.remarks.push(format!("vCPUs stay where they are, no thread can be started: {error}")),
+        }
+    }
+
+    /// Stops deciding.
+    pub fn rest(&mut self) {
+        if let Some((site, account)) = self.live.take().and_then(Live::finish) {
+            (self.site, self.account) = (Some(site), Some(account));
+        }
+    }
+
+    /// What was done while the guest ran, once that is over; `None` where nothing was decided then.
+    #[must_use]
+    pub fn account(&self) -> Option<&Account> {
+        self.account.as_ref()
     }
 
     /// What was asked for.

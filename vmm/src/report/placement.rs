@@ -23,6 +23,50 @@ pub struct PlacementReport {
     pub notes: Vec<String>,
     /// The memory of each guest node; empty where nothing was decided about it.
     pub memory: Vec<NodeMemoryReport>,
+    /// What was done while the guest ran; absent if nothing was decided then.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub live: Option<LivePlacementReport>,
+}
+
+/// What placement did while the guest ran.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LivePlacementReport {
+    /// Looks at the loads.
+    pub looks: u64,
+    /// Times the host, or the claims on it, were found changed.
+    pub host_changes: u64,
+    /// Changes of affinity that the kernel refused.
+    pub refused: u64,
+    /// Time that looking and deciding took.
+    pub spent_us: u64,
+    /// vCPUs moved, by rule; a rule that moved none has no key.
+    pub moves: BTreeMap<Rule, u64>,
+    /// The last moves, oldest first, at most 256.
+    pub last: Vec<MoveReport>,
+}
+
+/// One vCPU's move.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MoveReport {
+    /// Since the guest started.
+    pub at_ms: u64,
+    /// Who.
+    pub vcpu: u32,
+    /// From where; absent for a CPU that was gone.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub from: Option<HostCpu>,
+    /// To where.
+    pub to: HostCpu,
+    /// The vCPU that went the other way; absent if none did.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub swap_with: Option<u32>,
+    /// The rule that decided.
+    pub rule: Rule,
+    /// The CPU's score by that rule.
+    pub score: i64,
+    /// The CPU that came second; absent if there was no other.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub runner_up: Option<HostCpu>,
 }
 
 /// Where a guest node's memory was.

@@ -8,7 +8,7 @@ use std::fs;
 use policy::placement::Rule;
 use serde_json::Value;
 use topology::cpu_set::CpuSet;
-use topology::id::HostNode;
+use topology::id::{HostCpu, HostNode};
 
 use super::*;
 use crate::pause::effective::{Effective, Grant};
@@ -63,6 +63,20 @@ fn full() -> Report {
                 asked_pages: 9,
                 found_pages: BTreeMap::from([(HostNode(0), 4)]),
             }],
+            live: Some(LivePlacementReport {
+                moves: BTreeMap::from([(Rule::House, 1)]),
+                last: vec![MoveReport {
+                    at_ms: 100,
+                    vcpu: 0,
+                    from: Some(HostCpu(1)),
+                    to: HostCpu(0),
+                    swap_with: Some(1),
+                    rule: Rule::House,
+                    score: 0,
+                    runner_up: Some(HostCpu(2)),
+                }],
+                ..LivePlacementReport::default()
+            }),
         },
         kvm_stats: KvmStats { counters: vec![counter], vm: counted, missing: Some("an old kernel".to_owned()) },
         pause: Effective {
@@ -106,6 +120,7 @@ fn least() -> Report {
     report.start = Start::default();
     report.workload = None;
     report.devices = None;
+    report.placement.live = None;
     (report.placement.claimed, report.placement.other_threads, report.vcpus[0].placement) = (None, None, None);
     let grants = [&mut report.pause.sources, &mut report.pause.mechanisms, &mut report.pause.views, &mut report.offers];
     grants.into_iter().flatten().for_each(|grant| grant.remedy = None);
@@ -113,7 +128,7 @@ fn least() -> Report {
 }
 
 /// Objects whose keys are names that come from elsewhere.
-const FREE: [&str; 6] = [".exits", ".bailed", ".parameters", ".found_pages", "[].kvm_stats", ".kvm_stats.vm"];
+const FREE: [&str; 7] = [".exits", ".bailed", ".parameters", ".found_pages", ".moves", "[].kvm_stats", ".kvm_stats.vm"];
 
 /// Every path of an object key in a document; list items are `[]`, and the keys of [`FREE`] objects are left out.
 fn paths(value: &Value, at: &str, found: &mut BTreeSet<String>) {

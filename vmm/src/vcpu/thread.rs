@@ -60,6 +60,18 @@ pub struct VcpuHandle {
     thread: Option<JoinHandle<()>>,
 }
 
+/// Where the number of a vCPU's thread is to be had, for threads that do not have its handle.
+#[derive(Clone, Debug)]
+pub struct ThreadId(Arc<Shared>);
+
+impl ThreadId {
+    /// As [`VcpuHandle::tid`].
+    #[must_use]
+    pub fn get(&self) -> Option<i32> {
+        Some(self.0.tid.load(Ordering::Acquire)).filter(|tid| *tid != 0)
+    }
+}
+
 /// The thread could not be started.
 #[derive(Debug, thiserror::Error)]
 #[error(
@@ -120,6 +132,12 @@ impl VcpuHandle {
             0 => None,
             tid => Some(tid),
         }
+    }
+
+    /// The same for others.
+    #[must_use]
+    pub fn thread_id(&self) -> ThreadId {
+        ThreadId(Arc::clone(&self.shared))
     }
 
     /// Lets the thread run on these host CPUs only, from now on.

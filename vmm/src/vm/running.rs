@@ -60,10 +60,11 @@ pub struct Running {
 
 impl Assembled {
     /// Gives the word to run, vCPU 0 first.
-    pub fn start(self) -> Running {
+    pub fn start(mut self) -> Running {
         for vcpu in self.handles.iter() {
             vcpu.ask(Request::Run);
         }
+        self.placement.go_on(&self.handles);
         Running { machine: self }
     }
 }
@@ -108,6 +109,7 @@ impl Running {
     pub fn wait(mut self, mut signals: EndingSignals) -> Result<Finished, EventLoopError> {
         let outcome = event_loop::serve(&self.machine, &mut signals)?;
         let ended_at = Instant::now();
+        self.machine.placement.rest();
         if let (Outcome::Stopped(_), Some(sink)) = (&outcome, &self.machine.parts.sink) {
             sink.hurry();
         }

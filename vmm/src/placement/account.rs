@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What live placement did: counted, and the last moves with their reasons.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use policy::placement::{Decision, Rule};
+
+/// Moves that are kept for the report.
+const KEPT: usize = 256;
+
+/// A move that was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Move {
+    /// Since the guest started.
+    pub at: Duration,
+    /// What was decided, and why.
+    pub decision: Decision,
+}
+
+/// What became of live placement.
+#[derive(Debug, Default)]
+pub struct Account {
+    /// Looks at the loads.
+    pub looks: u64,
+    /// Times the host or its claims were found changed.
+    pub host_changes: u64,
+    /// Changes of affinity that the kernel refused.
+    pub refused: u64,
+    /// Moves by rule; decisions that changed no thread's CPUs are not counted.
+    pub moves: BTreeMap<Rule, u64>,
+    /// The last moves, oldest first.
+    pub last: VecDeque<Move>,
+    /// Time that looking and deciding took.
+    pub spent: Duration,
+}
+
+impl Account {
+    /// Counts a move.
+    pub(super) fn moved(&mut self, at: Duration, decision: Decision) {
+        *self.moves.entry(decision.rule).or_insert(0) += 1;
+        if self.last.len() == KEPT {
+            self.last.pop_front();
+        }
+        self.last.push_back(Move { at, decision });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use topology::id::{HostCpu, VcpuIndex};
+
+    use super::*;
+
+    #[test]
+    fn all_are_counted_and_the_last_are_kept() {
+        let decision = |vcpu| Decision {
+            vcpu: VcpuIndex(vcpu),
+            from: Some(HostCpu(0)),
+            to: HostCpu(1),
+            swap_with: None,
+            rule: Rule::House,
+            score: 0,
+            runner_up: None,
+        };
+        let mut account = Account::default();
+        (0..300).for_each(|vcpu| account.moved(Duration::ZERO, decision(vcpu)));
+        assert_eq!(account.moves[&Rule::House], 300);
+        assert_eq!((account.last.len(), account.last[0].decision.vcpu), (KEPT, VcpuIndex(44)));
+    }
+}
