@@ -15,7 +15,7 @@ for file in devices/system/cpu/online devices/system/cpu/isolated \
     [ -r "$file" ] && printf '== %s\n' "$file" && cat "$file"
 done
 for file in devices/system/node/node[0-9]*/meminfo; do
-    [ -r "$file" ] && printf '== %s\n' "$file" && grep -E 'MemTotal|MemFree' "$file"
+    [ -r "$file" ] && printf '== %s\n' "$file" && grep -E 'MemTotal|MemFree|Active.file|Inactive.file|SReclaimable' "$file"
 done
 [ -r /proc/sys/kernel/sched_itmt_enabled ] && echo '== proc/sys/kernel/sched_itmt_enabled' &&
     cat /proc/sys/kernel/sched_itmt_enabled

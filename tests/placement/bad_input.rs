@@ -23,7 +23,7 @@ fn wishes() {
     for (arguments, part) in [
         (&["--placement", "pin=8000"][..], "cannot pin to CPU 8000: it is offline or absent"),
         (&["--numa", "cpus=[0],host-node=900"], "host node 900, which does not exist; there are nodes 0"),
-        (&["--numa", "cpus=[0],memory=900T,host-node=0"], "900"),
+        (&["--numa", "cpus=[0],memory=100T,host-node=0"], "needs 109951162777600 bytes on host node 0, which has"),
     ] {
         let ended = monitor(claims.path(), arguments).run().expect(1);
         assert!(ended.errors.contains(part), "{}", ended.errors);

@@ -53,14 +53,23 @@ fn exclusive() {
     let keep = ["--cpus", &all, "--placement", "auto,exclusive", "--probe", "spin seconds=4"];
     let first = monitor(claims.path(), &keep).start();
     vcpus(first.pid(), cpus().len());
-    let refused = monitor(claims.path(), &["--probe", "idle"]).run().expect(1);
+    let refused = monitor(claims.path(), &[]).run().expect(1);
     assert!(refused.errors.contains("is claimed exclusively by other VMs"), "{}", refused.errors);
     let pin = format!("pin={}", cpus().lowest().unwrap());
     let refused = monitor(claims.path(), &["--placement", &pin]).run().expect(1);
-    let pid = first.pid().as_raw_nonzero();
-    assert!(refused.errors.contains(&format!("claimed by other VMs (processes {pid})")), "{}", refused.errors);
+    assert!(refused.errors.contains("is claimed exclusively by other VMs"), "{}", refused.errors);
     first.wait().expect(0);
-    monitor(claims.path(), &["--placement", &pin]).run().expect(0);
+    let shared = monitor(claims.path(), &["--placement", &pin, "--probe", "spin seconds=4"]).start();
+    await_claim(&claims, shared.pid());
+    let refused = monitor(claims.path(), &["--placement", &format!("{pin},exclusive")]).run().expect(1);
+    let pid = shared.pid().as_raw_nonzero();
+    assert!(refused.errors.contains(&format!("are claimed by other VMs (processes {pid})")), "{}", refused.errors);
+    shared.wait().expect(0);
+}
+
+/// Waits until a monitor has claimed its CPUs.
+fn await_claim(claims: &TempDir, pid: rustix::process::Pid) {
+    eventually("a claim", || claims.path().join(format!("{}.claim", pid.as_raw_nonzero())).exists());
 }
 
 fn killed() {

@@ -79,13 +79,16 @@ fn cpuset() {
     let before = vcpus(run.pid(), 2);
     let (stays, goes) = (before[0].lowest().unwrap(), before[1].lowest().unwrap());
     assert_ne!(stays, goes);
+    let claim = claims.path().join(format!("{}.claim", run.pid().as_raw_nonzero()));
+    let claimed =
+        |cpus: &str| fs::read_to_string(&claim).is_ok_and(|text| text.contains(&format!("\"cpus\":\"{cpus}\"")));
     set.allow(&stays.to_string()).unwrap();
-    let on = |index: usize, wanted: &str| vcpus(run.pid(), 2)[index].to_string() == wanted;
-    eventually("both vCPUs on the CPU that is left", || on(0, &stays.to_string()) && on(1, &stays.to_string()));
+    eventually("both vCPUs on the CPU that is left", || claimed(&stays.to_string()));
+    assert!(vcpus(run.pid(), 2).iter().all(|cpus| cpus.to_string() == stays.to_string()));
     set.allow(&cpus().to_string()).unwrap();
     eventually("a CPU for each vCPU again", || {
         let now = vcpus(run.pid(), 2);
-        now.iter().all(|cpus| cpus.len() == 1) && now[0] != now[1]
+        !claimed(&stays.to_string()) && now.iter().all(|cpus| cpus.len() == 1) && now[0] != now[1]
     });
     let ended = run.wait().expect(0);
     let live = report(ended.directory.path())["placement"]["live"].clone();

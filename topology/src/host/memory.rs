@@ -62,7 +62,12 @@ fn node(
     let path = format!("{NODE}{id}/meminfo");
     let text = capture.get(&path).unwrap_or_default();
     let memory_bytes = meminfo(&path, text, "MemTotal:")?;
-    let free_bytes = meminfo(&path, text, "MemFree:")?;
+    let mut free_bytes = meminfo(&path, text, "MemFree:")?;
+    // What the kernel gives up for the asking counts as free (Documentation/filesystems/proc.rst, "MemAvailable").
+    for key in ["Active(file):", "Inactive(file):", "SReclaimable:"] {
+        let reclaimable = meminfo(&path, text, key)?.unwrap_or(0);
+        free_bytes = free_bytes.map(|free| free.saturating_add(reclaimable));
+    }
     if memory_bytes.is_none() {
         degradations.push(Degradation::NoMemoryInfo { node: id });
     }

@@ -112,7 +112,7 @@ pub struct Node {
     pub cpus: CpuSet<HostCpu>,
     /// Memory in bytes, if known.
     pub memory_bytes: Option<u64>,
-    /// Free memory in bytes when captured, if known.
+    /// Free memory in bytes when captured, if known: what is unused, and file caches where they were captured.
     pub free_bytes: Option<u64>,
 }
 

@@ -2,8 +2,8 @@
 //! The thread that goes on placing while the guest runs.
 //!
 //! Every period it looks whether the host has changed (CPUs, cpuset, claims of others), measures loads, asks
-//! `policy::placement::Balancer`, and carries out what that says. While nothing improves and nobody waits the periods
-//! grow, so that a calm guest pays for one look in [`LONGEST`]. Invariant: it never holds up a vCPU, and what it cannot
+//! `policy::placement::Balancer`, and carries out what that says. While nothing improves the periods grow, so that a calm
+//! guest pays for one look in [`LONGEST`]. Invariant: it never holds up a vCPU, and what it cannot
 //! do it counts.
 
 use std::io;
@@ -29,6 +29,8 @@ use crate::vcpu::thread::{ThreadId, VcpuHandle};
 const SHORTEST: Duration = Duration::from_millis(100);
 /// Between two looks when nothing improves.
 const LONGEST: Duration = Duration::from_millis(800);
+/// The same while somebody waits all the same.
+const LONGEST_WAITING: Duration = Duration::from_millis(400);
 /// From this part of its time on a vCPU counts as waiting.
 const WAITS: u32 = FULL / 16;
 /// Looks between two questions where memory is: pages seldom move by themselves.
@@ -102,6 +104,16 @@ impl Drop for Live {
 /// What tells that the host has changed.
 type Signature = (Option<String>, Option<String>, Option<CpuSet<HostCpu>>);
 
+/// What a look came to.
+enum Looked {
+    /// The host changed, or vCPUs moved.
+    Changed,
+    /// Somebody waits, and nothing is to be done about it.
+    Waiting,
+    /// Nothing.
+    Calm,
+}
+
 struct Mover {
     site: Site,
     balancer: Balancer,
@@ -131,7 +143,8 @@ impl Mover {
             memory,
             located: Vec::new(),
             registry: site.own.is_some().then(Registry::of_this_user).and_then(Result::ok),
-            signature: signature(),
+            // Differs from any: what was decided on may be old already.
+            signature: Signature::default(),
             began: Instant::now(),
             account: Account::default(),
             threads,
@@ -143,9 +156,13 @@ impl Mover {
         let mut period = SHORTEST;
         while !stop.wait(period) {
             let start = Instant::now();
-            let calm = self.look();
+            let looked = self.look();
             self.account.spent += start.elapsed();
-            period = if calm { LONGEST.min(period * 2) } else { SHORTEST };
+            period = match looked {
+                Looked::Changed => SHORTEST,
+                Looked::Waiting => LONGEST_WAITING.min(period * 2),
+                Looked::Calm => LONGEST.min(period * 2),
+            };
         }
         (self.site, self.account)
     }
@@ -154,8 +171,8 @@ impl Mover {
         Nanos(u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// One look; whether nothing moved and nobody waits.
-    fn look(&mut self) -> bool {
+    /// One look.
+    fn look(&mut self) -> Looked {
         let now = self.now();
         let changed = self.notice();
         let loads = self.window.close(now, counters(&self.threads), &self.site.host, (&self.places, &self.site.claims));
@@ -170,7 +187,11 @@ impl Mover {
         if changed || !pass.moves.is_empty() {
             self.carry_out(&pass.moves, changed);
         }
-        pass.moves.is_empty() && !changed && loads.vcpus.iter().all(|load| load.waiting < WAITS)
+        match loads.vcpus.iter().any(|load| load.waiting >= WAITS) {
+            _ if changed || !pass.moves.is_empty() => Looked::Changed,
+            true => Looked::Waiting,
+            false => Looked::Calm,
+        }
     }
 
     /// Takes note of what changed outside: whether anything did.
@@ -179,19 +200,29 @@ impl Mover {
             self.registry.as_ref().map(|registry| registry.look().records.iter().map(Record::claim).collect());
         let claimed = claims.filter(|claims| *claims != self.site.claims);
         let signature = signature();
-        let moved = signature != self.signature;
-        if moved {
+        let mut moved = false;
+        if signature != self.signature {
             // A host that cannot be read now is read again at the next look.
             if let Ok(host) = sysfs::host() {
                 self.signature = signature;
+                moved = host.usable() != self.site.host.usable() || host.cpus() != self.site.host.cpus();
                 self.site.host = host.clone();
                 self.balancer.host_changed(host, self.now());
             }
         }
-        let changed = moved || claimed.is_some();
+        let changed = moved || claimed.is_some() || self.strayed();
         self.site.claims = claimed.unwrap_or_else(|| std::mem::take(&mut self.site.claims));
         self.account.host_changes += u64::from(changed);
         changed
+    }
+
+    /// Whether the kernel, or somebody else, lets a vCPU thread run elsewhere than it was told to: older kernels forget
+    /// affinities when a cpuset changes.
+    fn strayed(&self) -> bool {
+        let elsewhere = |(thread, cpus): (&ThreadId, &CpuSet<HostCpu>)| {
+            thread.get().and_then(|tid| affinity::of(tid).ok()).is_some_and(|now| now != *cpus)
+        };
+        self.threads.iter().zip(&self.site.cpus).any(elsewhere)
     }
 
     /// Makes the moves, in their order. After a change of the cpuset the kernel may have put threads elsewhere, so all
