@@ -13,4 +13,6 @@ pub mod fair;
 pub mod guest;
 pub mod host;
 pub mod rng;
+pub mod scenario;
+pub mod timeline;
 pub mod timers;
