@@ -8,6 +8,7 @@ mod placed;
 mod placement;
 mod replay;
 mod run;
+mod sim;
 mod summary;
 mod times;
 mod topology;
@@ -28,6 +29,7 @@ use crate::report::ExitStatus;
 
 pub use placement::PlacementCommandError;
 pub use run::RunError;
+pub use sim::{SimArgs, SimCommandError};
 pub use topology::TopologyError;
 
 /// A command failed.
@@ -63,6 +65,9 @@ pub enum CommandError {
     /// The placement.
     #[error(transparent)]
     Placement(#[from] PlacementCommandError),
+    /// The simulation.
+    #[error(transparent)]
+    Sim(#[from] SimCommandError),
 }
 
 impl CommandError {
@@ -72,6 +77,7 @@ impl CommandError {
         match self {
             Self::Cli(CliError::Arguments(error)) if error.exit_code() == 0 => ExitStatus::PoweredOff,
             Self::Cli(_) | Self::Config(_) => ExitStatus::Usage,
+            Self::Sim(error) => error.status(),
             Self::Print(_)
             | Self::OwnPath(_)
             | Self::Output(_)
@@ -108,6 +114,7 @@ pub fn execute(args: impl IntoIterator<Item = OsString>, started: Instant) -> Re
         }
         Invocation::Host { json } => host(json)?,
         Invocation::BenchPause(plan) => output(&bench::pause(&plan)?)?,
+        Invocation::Sim(args) => output(&sim::run(&args)?)?,
         Invocation::Replay { log } => replay::run(&log)?,
         Invocation::Placement(Placement::Claims { config, json }) => {
             output(&placement::claims(&config.resolve()?, json)?)?

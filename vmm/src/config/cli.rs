@@ -11,6 +11,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use super::{FileError, FileFormat, MachineConfig, file};
 use crate::bench::BenchPlan;
+use crate::command::SimArgs;
 
 /// What the user wants done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +46,8 @@ pub enum Invocation {
     },
     /// Print where a machine's vCPUs and memory would go.
     Placement(Placement),
+    /// Run a scenario on the simulated host.
+    Sim(SimArgs),
     /// Run a machine, or a shell, on an emulated host.
     Lab {
         /// Everything behind `lab`, as it was written.
@@ -176,6 +179,8 @@ enum Command {
         #[arg(long, value_enum, default_value_t, value_name = "FORMAT", help_heading = "Output")]
         format: TopologyFormat,
     },
+    /// Run a scenario on the simulated host: the same policies, at any size, without KVM
+    Sim(SimArgs),
     /// Print who has which CPUs of this host, and what the next machine would get
     #[command(args_conflicts_with_subcommands = true)]
     Placement {
@@ -272,6 +277,7 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Invocation, Cli
     Ok(match command {
         None => Invocation::Run { config: machine.into_config()?, check, print_config },
         Some(Command::Host { json }) => Invocation::Host { json },
+        Some(Command::Sim(args)) => Invocation::Sim(args),
         Some(Command::Bench { what }) => Invocation::BenchPause(what.into_plan()),
         Some(Command::Replay { log }) => Invocation::Replay { log },
         Some(Command::Topology { machine, format }) => Invocation::Topology { config: machine.into_config()?, format },
@@ -303,6 +309,7 @@ mod tests {
             Invocation::Host { .. }
             | Invocation::BenchPause(_)
             | Invocation::Replay { .. }
+            | Invocation::Sim(_)
             | Invocation::Lab { .. } => MachineConfig::default(),
         }
     }

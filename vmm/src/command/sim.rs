@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `vmm sim`: runs a scenario on the simulated host and shows what it brought. Needs no KVM.
+//!
+//! The simulator is pure; files, the terminal and the choice of what to print are here. Invariant: a file that cannot be
+//! written is an error, never a missing result.
+
+use std::fs;
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use ::sim::engine::Trace;
+use ::sim::host::HostModel;
+use ::sim::scenario::{Report, Scenario, ScenarioError};
+use ::sim::timeline;
+use clap::Args;
+use topology::host::{Capture, HostError, HostTopology};
+
+use crate::report::ExitStatus;
+
+/// Events of a timeline: what a viewer shows without effort.
+const MOST_EVENTS: usize = 1_000_000;
+
+/// What `vmm sim` is asked.
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+pub struct SimArgs {
+    /// Scenario file; resources/scenarios has some, docs/simulator.md says what they hold
+    scenario: PathBuf,
+    /// First seed; the runs take it and those that follow
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Runs of each arm, each with a seed of its own
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    runs: u16,
+    /// Run only this arm, by its name
+    #[arg(long, value_name = "ARM")]
+    policy: Option<String>,
+    /// Change a key of the file, as in vm.0.vcpus=16
+    #[arg(long, value_name = "KEY=VALUE", value_parser = setting)]
+    set: Vec<(String, String)>,
+    /// Print the report as JSON
+    #[arg(long)]
+    json: bool,
+    /// Write a chart, as SVG
+    #[arg(long, value_name = "FILE")]
+    chart: Option<PathBuf>,
+    /// Write a timeline of the first seed of the last arm, for Perfetto or Chrome
+    #[arg(long, value_name = "FILE")]
+    timeline: Option<PathBuf>,
+}
+
+fn setting(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("write KEY=VALUE, as in vm.0.vcpus=16")?;
+    Ok((key.to_owned(), value.to_owned()))
+}
+
+/// The simulation cannot be shown.
+#[derive(Debug, thiserror::Error)]
+pub enum SimCommandError {
+    /// A file cannot be read.
+    #[error("{path} cannot be read: {source}")]
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A file cannot be written.
+    #[error("{path} cannot be written: {source}")]
+    Write {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The scenario is wrong.
+    #[error("{path}: {source}")]
+    Scenario {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        source: ScenarioError,
+    },
+    /// The captured host that it names is wrong.
+    #[error("{path}: {source}")]
+    Host {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        source: HostError,
+    },
+    /// There is no such arm.
+    #[error("the scenario has no arm `{wanted}`; it has {known}")]
+    NoSuchArm {
+        /// What was asked for.
+        wanted: String,
+        /// Those there are.
+        known: String,
+    },
+    /// JSON.
+    #[error("the report cannot be written as JSON: {0}")]
+    Json(#[from] serde_json::Error),
+}
+
+impl SimCommandError {
+    /// The exit status: a file or an arm that is wrong is the user's fault.
+    #[must_use]
+    pub(super) const fn status(&self) -> ExitStatus {
+        match self {
+            Self::Read { .. } | Self::Scenario { .. } | Self::Host { .. } | Self::NoSuchArm { .. } => ExitStatus::Usage,
+            Self::Write { .. } | Self::Json(_) => ExitStatus::MonitorError,
+        }
+    }
+}
+
+/// Runs the scenario; the text for standard output.
+///
+/// # Errors
+/// [`SimCommandError`].
+pub(super) fn run(args: &SimArgs) -> Result<String, SimCommandError> {
+    let text = read(&args.scenario)?;
+    let wrong = |source| SimCommandError::Scenario { path: args.scenario.clone(), source };
+    let mut scenario = Scenario::parse_with(&text, &args.set).map_err(wrong)?;
+    if let Some(wanted) = &args.policy {
+        keep_arm(&mut scenario, wanted)?;
+    }
+    let captured = scenario.fixture.as_deref().map(|name| captured(&args.scenario, name)).transpose()?;
+    let host = scenario.host(captured).map_err(wrong)?;
+    let report = scenario.run(&host, args.seed, args.runs.into(), progress).map_err(wrong)?;
+    if let Some(path) = &args.chart {
+        write(path, &report.chart())?;
+    }
+    if let Some(path) = &args.timeline {
+        write(path, &timeline_of(&scenario, &host, args.seed).map_err(wrong)?)?;
+    }
+    print(&report, args.json)
+}
+
+fn print(report: &Report, json: bool) -> Result<String, SimCommandError> {
+    Ok(if json { serde_json::to_string_pretty(report)? + "\n" } else { report.table() })
+}
+
+fn keep_arm(scenario: &mut Scenario, wanted: &str) -> Result<(), SimCommandError> {
+    let names: Vec<String> = scenario.arms.iter().map(|arm| format!("`{}`", arm.name)).collect();
+    scenario.arms.retain(|arm| arm.name == wanted);
+    if scenario.arms.is_empty() {
+        return Err(SimCommandError::NoSuchArm { wanted: wanted.to_owned(), known: names.join(", ") });
+    }
+    Ok(())
+}
+
+/// The host that a scenario names: `NAME.txt` in the directory `hosts` beside that of the scenario.
+fn captured(scenario: &Path, name: &str) -> Result<HostTopology, SimCommandError> {
+    let directory = scenario.parent().unwrap_or(Path::new(""));
+    let path = directory.join("../hosts").join(format!("{name}.txt"));
+    let text = read(&path)?;
+    let host = Capture::parse(&text).and_then(|capture| HostTopology::from_capture(&capture));
+    host.map_err(|source| SimCommandError::Host { path, source })
+}
+
+fn timeline_of(scenario: &Scenario, host: &HostModel, seed: u64) -> Result<String, ScenarioError> {
+    let Some(arm) = scenario.arms.last() else { return Ok("[]\n".into()) };
+    let mut world = scenario.world(host, arm, seed, Trace::new(MOST_EVENTS))?;
+    world.run_until(scenario.duration_ns)?;
+    Ok(timeline::chrome(world.trace(), &world.task_names(), scenario.duration_ns))
+}
+
+/// A line that says how far it is, if somebody watches.
+fn progress(done: usize, all: usize) {
+    let mut stderr = io::stderr().lock();
+    if stderr.is_terminal() {
+        // Nobody is left to be told when stderr is closed.
+        let _ = write!(stderr, "\r{done} of {all} runs{}", if done == all { "\n" } else { "" });
+        let _ = stderr.flush();
+    }
+}
+
+fn read(path: &Path) -> Result<String, SimCommandError> {
+    fs::read_to_string(path).map_err(|source| SimCommandError::Read { path: path.to_path_buf(), source })
+}
+
+fn write(path: &Path, text: &str) -> Result<(), SimCommandError> {
+    fs::write(path, text).map_err(|source| SimCommandError::Write { path: path.to_path_buf(), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args(scenario: PathBuf) -> SimArgs {
+        SimArgs { scenario, seed: 1, runs: 1, policy: None, set: Vec::new(), json: false, chart: None, timeline: None }
+    }
+
+    fn scenarios() -> Vec<PathBuf> {
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../resources/scenarios");
+        let files = fs::read_dir(directory).expect("there are scenarios").map(|entry| entry.expect("an entry").path());
+        let mut files: Vec<PathBuf> = files.filter(|path| path.extension().is_some_and(|end| end == "toml")).collect();
+        files.sort();
+        files
+    }
+
+    #[test]
+    fn every_scenario_of_the_tree_runs() {
+        assert!(scenarios().len() >= 3);
+        for path in scenarios() {
+            let short = SimArgs { set: vec![("duration".into(), "\"3ms\"".into())], ..args(path.clone()) };
+            let text = run(&short).unwrap_or_else(|error| panic!("{error}"));
+            assert!(text.contains("operations/s"), "{}: {text}", path.display());
+        }
+    }
+
+    #[test]
+    fn a_report_a_chart_and_a_timeline_are_written() {
+        let directory = std::env::temp_dir().join(format!("vmm-sim-{}", std::process::id()));
+        fs::create_dir_all(&directory).expect("a directory");
+        let (chart, timeline) = (directory.join("a.svg"), directory.join("a.json"));
+        let first = scenarios().first().expect("one").clone();
+        let all = SimArgs {
+            json: true,
+            chart: Some(chart.clone()),
+            timeline: Some(timeline.clone()),
+            set: vec![("duration".into(), "\"3ms\"".into())],
+            ..args(first)
+        };
+        let report: serde_json::Value = serde_json::from_str(&run(&all).expect("a report")).expect("JSON");
+        assert!(report["rows"][0]["cells"][0]["measure"]["mean"].is_number(), "{report}");
+        let events: serde_json::Value =
+            serde_json::from_str(&fs::read_to_string(timeline).expect("written")).expect("JSON");
+        assert!(events.as_array().is_some_and(|events| !events.is_empty()));
+        assert!(fs::read_to_string(chart).expect("written").starts_with("<svg"));
+        fs::remove_dir_all(directory).expect("it was there");
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let absent = run(&args("/absent.toml".into())).expect_err("absent").to_string();
+        assert!(absent.contains("/absent.toml cannot be read"), "{absent}");
+        let first = scenarios().first().expect("one").clone();
+        let arm = SimArgs { policy: Some("fast".into()), ..args(first.clone()) };
+        let text = run(&arm).expect_err("no such arm").to_string();
+        assert!(text.contains("no arm `fast`; it has `"), "{text}");
+        let set = SimArgs { set: vec![("duration".into(), "5".into())], ..args(first) };
+        let text = run(&set).expect_err("no unit").to_string();
+        assert!(text.contains("--set duration"), "{text}");
+        assert!(setting("a").is_err());
+    }
+}
