@@ -33,7 +33,8 @@ pub const MAX_VCPUS: u32 = 4096;
 /// Most host CPUs a log may speak of: NR_CPUS of an x86 kernel at its largest setting (MAXSMP).
 pub const MAX_HOST_CPUS: u32 = 8192;
 
-const MAGIC: &[u8; 4] = b"VPLG";
+/// The first bytes of a log.
+pub const MAGIC: &[u8; 4] = b"VPLG";
 
 /// Why bytes are not a decision log.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
