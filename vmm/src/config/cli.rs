@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use super::{FileError, FileFormat, MachineConfig, file};
+use super::{ConfigError, FileError, FileFormat, MachineConfig, file, shared_files};
 use crate::bench::BenchPlan;
 use crate::command::SimArgs;
 
@@ -111,6 +111,9 @@ pub enum CliError {
     /// The file that `--config` names is wrong.
     #[error(transparent)]
     File(#[from] FileError),
+    /// An output would overwrite that file.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
 }
 
 #[derive(Parser)]
@@ -217,7 +220,7 @@ enum PlacementQuestion {
 }
 
 impl PlacementQuestion {
-    fn into_placement(self) -> Result<Placement, FileError> {
+    fn into_placement(self) -> Result<Placement, CliError> {
         Ok(match self {
             Self::Explain { machine, host_fixture, format } => {
                 Placement::Explain { config: machine.into_config()?, fixture: host_fixture, format }
@@ -255,9 +258,11 @@ impl Bench {
 }
 
 impl MachineArgs {
-    fn into_config(self) -> Result<Box<MachineConfig>, FileError> {
+    fn into_config(self) -> Result<Box<MachineConfig>, CliError> {
         let below = self.config.as_deref().map_or_else(|| Ok(MachineConfig::default()), file::read)?;
-        Ok(Box::new(self.flags.over(below).effective()))
+        let config = self.flags.over(below).effective();
+        shared_files::check_with(&config, self.config.as_ref())?;
+        Ok(Box::new(config))
     }
 }
 
@@ -318,6 +323,7 @@ mod tests {
         match read(line).expect_err("wrong") {
             CliError::Arguments(error) => (error.kind(), error.to_string()),
             CliError::File(error) => (ErrorKind::Io, error.to_string()),
+            CliError::Config(error) => (ErrorKind::ArgumentConflict, error.to_string()),
         }
     }
 

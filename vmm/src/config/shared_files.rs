@@ -35,13 +35,22 @@ impl Identity {
 /// # Errors
 /// [`ConfigError::SharedFile`].
 pub(super) fn check(config: &MachineConfig) -> Result<(), ConfigError> {
+    check_with(config, None)
+}
+
+/// The same, with the file that `--config` names.
+///
+/// # Errors
+/// [`ConfigError::SharedFile`].
+pub(super) fn check_with(config: &MachineConfig, config_file: Option<&PathBuf>) -> Result<(), ConfigError> {
     let log = match &config.serial {
         Some(SerialConfig::File(path)) => Some(path),
         Some(SerialConfig::Stdio | SerialConfig::None) | None => None,
     };
     let outputs =
         [("--serial", log), ("--report", config.report.as_ref()), ("--decision-log", config.decision_log.as_ref())];
-    let mut named = [("--kernel", config.kernel.as_ref()), ("--initrd", config.initrd.as_ref())].to_vec();
+    let mut named =
+        vec![("--config", config_file), ("--kernel", config.kernel.as_ref()), ("--initrd", config.initrd.as_ref())];
     for output in outputs {
         let (flag, Some(path)) = output else { continue };
         let identity = Identity::of(path);
@@ -75,6 +84,13 @@ mod tests {
             let message = refused(toml).expect(toml);
             assert!(message.starts_with(flag) && message.contains(other), "{message}");
         }
+    }
+
+    #[test]
+    fn no_output_replaces_the_configuration() {
+        let (config, file) = (parse("report = \"/proc/self/exe\"").expect("well-formed"), "/proc/self/exe".into());
+        let message = check_with(&config, Some(&file)).expect_err("one file").to_string();
+        assert!(message.starts_with("--report /proc/self/exe: --config names the same file"), "{message}");
     }
 
     #[test]
