@@ -2,6 +2,7 @@
 //! What `vmm` does when it is called: one function a command, between the command line and the rooms that do the work.
 
 mod devices;
+mod message;
 mod offers;
 mod pause;
 mod placed;
@@ -93,8 +94,11 @@ impl CommandError {
     pub fn tell(&self) {
         match self {
             // Nobody is left to be told when stderr is closed.
-            Self::Cli(CliError::Arguments(error)) => drop(error.print()),
-            error => tell(&format!("vmm: {error}\n")),
+            Self::Cli(CliError::Arguments(error)) => match error.to_string() {
+                text if message::is_long(&text) && error.use_stderr() => tell(&message::shorten(&text)),
+                _ => drop(error.print()),
+            },
+            error => tell(&message::shorten(&format!("vmm: {error}\n"))),
         }
     }
 }

@@ -14,6 +14,11 @@ use super::known_keys::{KnownKeys, UnknownKey};
 /// Greatest accepted size of a file in bytes: a machine with a thousand nodes takes a tenth of it.
 const MAX_BYTES: u64 = 1 << 20;
 
+/// The key of the table as which the parser hands on a date or a time.
+const TOML_DATE: &str = "$__toml_private_datetime";
+/// What is said of one.
+const NO_DATES: &str = "a date or time is no value of this key; write a number, or text in quotes";
+
 /// How a configuration is written down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum FileFormat {
@@ -129,6 +134,9 @@ pub fn parse(text: &str) -> Result<MachineConfig, ParseError> {
     };
     if let Err(error) = checked {
         return Err(match (known.into_unknown(), error) {
+            (Some(unknown), ParseError::Value { line, format, .. }) if unknown.key == TOML_DATE => {
+                ParseError::Value { line, message: NO_DATES.to_owned(), format }
+            }
             (Some(unknown), ParseError::Value { line, .. }) => ParseError::UnknownKey { line, unknown },
             (_, error) => error,
         });
@@ -157,7 +165,8 @@ pub fn print(config: &MachineConfig, format: FileFormat) -> Result<String, Print
 fn toml_error(text: &str, error: &toml::de::Error) -> ParseError {
     let start = error.span().map_or(0, |span| span.start.min(text.len()));
     let line = 1 + text.as_bytes()[..start].iter().filter(|byte| **byte == b'\n').count();
-    ParseError::Value { line, message: error.message().to_owned(), format: FileFormat::Toml.name() }
+    let message = if error.message().contains(TOML_DATE) { NO_DATES } else { error.message() };
+    ParseError::Value { line, message: message.to_owned(), format: FileFormat::Toml.name() }
 }
 
 fn json_error(error: &serde_json::Error) -> ParseError {
@@ -255,6 +264,16 @@ mod tests {
         assert!(complaint("cpus").starts_with("line 1: "));
         assert!(complaint("[[numa]]\ncpus = \"0-\"\n").starts_with("line 2: `0-` in a CPU list"));
         assert!(complaint("[cpus]\ncores = 4\n").contains("missing field `count`"));
+    }
+
+    #[test]
+    fn a_date_is_called_one() {
+        for key in ["cpus", "numa", "report", "memory", "halt_poll", "pause", "placement", "kernel"] {
+            for date in ["1979-05-27", "07:32:00", "1979-05-27T07:32:00Z", "[1979-05-27]", "{ a = 1979-05-27 }"] {
+                let text = complaint(&format!("\n{key} = {date}\n"));
+                assert!(text.starts_with("line 2: ") && !text.contains("$__"), "{text}");
+            }
+        }
     }
 
     #[test]
