@@ -13,12 +13,25 @@ use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 /// The signals that ask the monitor to end.
 const ENDING: [libc::c_int; 4] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT];
 
+/// Signals that nobody sends to ask for anything, and that would end the process all the same (signal(7)): the terminal
+/// would stay raw, and no report be written. The real-time signals are among them. SIGUSR1 kicks vCPUs.
+const FATAL: [libc::c_int; 8] = [
+    libc::SIGUSR2,
+    libc::SIGALRM,
+    libc::SIGVTALRM,
+    libc::SIGPROF,
+    libc::SIGIO,
+    libc::SIGPWR,
+    libc::SIGSTKFLT,
+    libc::SIGXCPU,
+];
+
 /// What a signal asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StopRequest {
     /// SIGTERM: press the power button, then stop.
     Graceful,
-    /// SIGINT, SIGHUP, SIGQUIT: stop now.
+    /// Any other: stop now.
     Immediate,
 }
 
@@ -28,14 +41,17 @@ pub struct EndingSignals(File);
 
 impl EndingSignals {
     /// Blocks the ending signals for this thread and all it starts, and opens a descriptor that reports them. One that
-    /// the caller of the process had ignored (nohup, a shell's background job) stays ignored. SIGPIPE and
+    /// the caller of the process had ignored (nohup, a shell's background job) stays ignored; of those that only happen to
+    /// end a process, one with a handler (a profiler's) is left to that. SIGPIPE and
     /// SIGXFSZ are ignored from here on: a closed stdout, or a file at its size limit, is an error value, not the end.
     ///
     /// # Errors
     /// The kernel's own.
     pub fn block() -> io::Result<Self> {
         let mut set = empty_set();
-        for signal in ENDING.into_iter().filter(|signal| !is_ignored(*signal)) {
+        let asking = ENDING.into_iter().filter(|signal| action(*signal) != libc::SIG_IGN);
+        let fatal = FATAL.into_iter().chain(libc::SIGRTMIN()..=libc::SIGRTMAX());
+        for signal in asking.chain(fatal.filter(|signal| action(*signal) == libc::SIG_DFL)) {
             // SAFETY: sigaddset changes the set it is given.
             unsafe { libc::sigaddset(&raw mut set, signal) };
         }
@@ -82,12 +98,13 @@ fn empty_set() -> libc::sigset_t {
     }
 }
 
-fn is_ignored(signal: libc::c_int) -> bool {
+/// What happens when a signal comes: `SIG_DFL`, `SIG_IGN`, or a handler.
+fn action(signal: libc::c_int) -> libc::sighandler_t {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: sigaction fills the struct when it succeeds, and all zeroes are a value of it.
     unsafe {
         libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr());
-        action.assume_init().sa_sigaction == libc::SIG_IGN
+        action.assume_init().sa_sigaction
     }
 }
 
@@ -118,11 +135,15 @@ mod tests {
         raise(libc::SIGQUIT);
         assert_eq!(signals.take().unwrap(), Some(StopRequest::Immediate));
         assert_eq!(signals.take().unwrap(), None, "each is taken once");
+        for signal in [libc::SIGUSR2, libc::SIGALRM, libc::SIGPWR, libc::SIGXCPU, libc::SIGRTMIN(), libc::SIGRTMAX()] {
+            raise(signal);
+            assert_eq!(signals.take().unwrap(), Some(StopRequest::Immediate), "signal {signal}");
+        }
     }
 
     #[test]
     fn a_signal_that_the_caller_ignored_is_known() {
         // Nothing in this process ignores it, and SIGPIPE is ignored by the runtime of every Rust program.
-        assert!(!is_ignored(libc::SIGTERM) && is_ignored(libc::SIGPIPE));
+        assert!(action(libc::SIGTERM) != libc::SIG_IGN && action(libc::SIGPIPE) == libc::SIG_IGN);
     }
 }

@@ -49,6 +49,16 @@ fn signal() -> libc::c_int {
     libc::SIGRTMIN() + 1
 }
 
+/// Handles the signal, and SIGIO, which the kernel sends instead when the user's signal queue is full (fcntl(2),
+/// F_SETSIG). Both are let through: they may be among those that end a run.
+fn install_handlers() -> vmm_sys_util::errno::Result<()> {
+    for signal in [signal(), libc::SIGIO] {
+        register_signal_handler(signal, handle)?;
+        unblock_signal(signal).map_err(|_| vmm_sys_util::errno::Error::last())?;
+    }
+    Ok(())
+}
+
 extern "C" fn handle(_: libc::c_int, _: *mut libc::siginfo_t, _: *mut libc::c_void) {
     FORCED.set(true);
     kick::leave_guest();
@@ -92,7 +102,7 @@ impl Tracepoint {
             )
         })?;
         if period > 0 {
-            register_signal_handler(signal(), handle).map_err(|error| no(format!("signal handler: {error}"), None))?;
+            install_handlers().map_err(|error| no(format!("signal handler: {error}"), None))?;
             // Whoever started the process may have blocked it.
             unblock_signal(signal()).map_err(|error| no(format!("signal mask: {error}"), None))?;
         }
@@ -194,6 +204,16 @@ mod tests {
     fn a_host_without_pause_exits_says_so() {
         let refused = Tracepoint::find(KvmKind::Software, 8).unwrap_err();
         assert!(!refused.granted && refused.why.contains("no PAUSE exits"), "{refused:?}");
+    }
+
+    #[test]
+    fn what_comes_instead_of_the_signal_forces_too() {
+        install_handlers().unwrap();
+        for signal in [signal(), libc::SIGIO] {
+            // SAFETY: raise sends the signal to the calling thread, whose handler was installed above.
+            unsafe { libc::raise(signal) };
+            assert!(take_forced(), "signal {signal}");
+        }
     }
 
     #[test]
