@@ -87,7 +87,7 @@ fn impossible_wishes_are_refused() {
     let host = fixture(include_str!("../../resources/hosts/holes.txt"));
     let usable = "1-2,4-5,7-8,10-11".to_owned();
     let try_mode = |mode| plan(&host, &guest(2, 1, 2), &wishes(mode)).unwrap_err();
-    let absent = PlacementError::PinAbsent { cpu: HostCpu(3), usable };
+    let absent = PlacementError::PinAbsent { cpus: [HostCpu(3)].into_iter().collect(), usable };
     assert_eq!(try_mode(Mode::Pin(set("1,3"))), absent);
     assert_eq!(try_mode(Mode::Pin(set(""))), PlacementError::PinEmpty);
     let mut bound = guest(1, 1, 1);
@@ -113,7 +113,7 @@ fn impossible_wishes_are_refused() {
 #[test]
 fn a_cpuset_that_forbids_a_pin_is_named() {
     let host = fixture("== devices/system/cpu/online\n0-3\n== self/affinity\n0-3\n== self/cpuset\n0-1\n");
-    let forbidden = PlacementError::PinForbidden { cpu: HostCpu(2), usable: "0-1".to_owned() };
+    let forbidden = PlacementError::PinForbidden { cpus: [HostCpu(2)].into_iter().collect(), usable: "0-1".to_owned() };
     assert_eq!(plan(&host, &guest(1, 1, 1), &wishes(Mode::Pin(set("2")))), Err(forbidden));
 }
 

@@ -2,26 +2,25 @@
 //! Why no placement could be made: one variant per kind of impossible wish.
 
 use thiserror::Error;
+use topology::cpu_set::CpuSet;
 use topology::id::{HostCpu, HostNode, NodeId, VcpuIndex};
 
 /// Why a wish about placement cannot be met on this host.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum PlacementError {
-    /// A pinned CPU is not online or does not exist.
-    #[error("cannot pin to CPU {cpu}: it is offline or absent; online and allowed are {usable}")]
+    /// Pinned CPUs that are not online or do not exist.
+    #[error("cannot pin to CPUs {cpus}: offline or absent; online and allowed are {usable}")]
     PinAbsent {
-        /// The CPU.
-        cpu: HostCpu,
+        /// These CPUs.
+        cpus: CpuSet<HostCpu>,
         /// CPUs that could be used, as a list.
         usable: String,
     },
-    /// A pinned CPU is online but outside the process's cpuset or affinity.
-    #[error(
-        "cannot pin to CPU {cpu}: it is outside this process's cpuset or affinity, {usable}; widen the cpuset first"
-    )]
+    /// Pinned CPUs that are online but outside the process's cpuset or affinity.
+    #[error("cannot pin to CPUs {cpus}: outside this process's cpuset or affinity, {usable}; widen the cpuset first")]
     PinForbidden {
-        /// The CPU.
-        cpu: HostCpu,
+        /// These CPUs.
+        cpus: CpuSet<HostCpu>,
         /// CPUs that could be used, as a list.
         usable: String,
     },

@@ -95,13 +95,13 @@ fn undecided(guest: &Guest) -> Vec<Home> {
 
 fn pinned(host: &HostTopology, guest: &Guest, cpus: &CpuSet<HostCpu>) -> Result<Plan, PlacementError> {
     let usable = || host.usable().to_string();
-    for cpu in cpus.iter() {
-        if host.index_of(cpu).is_none() {
-            return Err(PlacementError::PinAbsent { cpu, usable: usable() });
-        }
-        if !host.usable().contains(cpu) && !host.isolated().contains(cpu) {
-            return Err(PlacementError::PinForbidden { cpu, usable: usable() });
-        }
+    let absent: CpuSet<HostCpu> = cpus.iter().filter(|cpu| host.index_of(*cpu).is_none()).collect();
+    if !absent.is_empty() {
+        return Err(PlacementError::PinAbsent { cpus: absent, usable: usable() });
+    }
+    let forbidden = cpus.difference(host.usable()).difference(host.isolated());
+    if !forbidden.is_empty() {
+        return Err(PlacementError::PinForbidden { cpus: forbidden, usable: usable() });
     }
     let first: Vec<HostCpu> = cpus.iter().collect();
     if first.is_empty() {
