@@ -6,9 +6,13 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use vmm::command;
-use vmm::host::allocator;
+use vmm::host::{allocator, stack};
 
 fn main() -> ExitCode {
+    stack::with_room(monitor)
+}
+
+fn monitor() -> ExitCode {
     let started = Instant::now();
     allocator::use_one_arena();
     match command::execute(env::args_os(), started) {

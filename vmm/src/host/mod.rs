@@ -12,5 +12,6 @@ pub mod output;
 pub mod registry;
 pub mod runqueue;
 pub mod signals;
+pub mod stack;
 pub mod sysfs;
 pub mod terminal;
