@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#![expect(clippy::disallowed_methods, reason = "a benchmark reads the clock; the simulator does not")]
 //! How many events of the model a second brings: 128 CPUs, and 1024 CPUs with 2048 vCPUs for a simulated second.
 //!
 //! Prints a line for each case; `cargo bench -p sim`. A case is a whole run, so one measurement suffices.
