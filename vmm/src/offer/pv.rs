@@ -58,6 +58,11 @@ pub(super) fn apply(plan: &OfferPlan, cpuid: &mut [CpuidEntry]) -> Vec<Grant> {
 fn decide(feature: PvFeature, there: bool, chosen: Option<bool>, quiet_halt: bool) -> Grant {
     let name = format!("pv.{}", feature.name());
     match (chosen, there) {
+        (Some(false), _) if feature == PvFeature::Kvmclock => Grant::unasked(
+            &name,
+            "left out by --pv; the machine has no PIT, HPET or PM timer, so Linux boots only where CPUID leaf 15H tells \
+             the rate of the TSC",
+        ),
         (Some(false), _) => Grant::unasked(&name, "left out by --pv"),
         (_, true) if quiet_halt && feature == PvFeature::PvUnhalt => {
             Grant::unasked(&name, "a halted vCPU that does not exit cannot be kicked (--disable-exits hlt)")
