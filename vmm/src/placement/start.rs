@@ -215,12 +215,12 @@ impl Placement {
         Ok(memory::bind(&mut self.memory, map, ram, &mut self.remarks)?)
     }
 
-    /// Puts the vCPU threads where they go, and then the calling thread and all it starts later where they disturb none.
+    /// Puts the vCPU threads where they go.
     ///
     /// # Errors
     /// [`StartError::Thread`]; where nothing was asked for, what fails is said and left.
     pub fn confine(&mut self, threads: &[VcpuHandle]) -> Result<(), StartError> {
-        let Some(site) = &mut self.site else { return Ok(()) };
+        let Some(site) = &self.site else { return Ok(()) };
         for (thread, cpus) in threads.iter().zip(&site.cpus) {
             let Err(source) = thread.confine(cpus) else { continue };
             let (placement, vcpu, cpus) = (self.config.to_string(), thread.index(), cpus.to_string());
@@ -230,10 +230,16 @@ impl Placement {
             }
             self.remarks.push(failed.to_string());
         }
+        Ok(())
+    }
+
+    /// Puts the calling thread, and all it starts later, where they disturb no vCPU. Once the guest runs: the kernel moves
+    /// a thread that is on a wrong CPU at once, and on a busy host that can take as long as a turn on the other CPU.
+    pub fn keep_off(&mut self) {
+        let Some(site) = &mut self.site else { return };
         let places: Vec<HostCpu> = confine::union(site.cpus.iter()).iter().collect();
         let others = (!places.is_empty()).then(|| confine::others(&site.host, &places, &site.claims)).flatten();
         site.others = others.filter(|cpus| affinity::pin_this_thread(cpus.iter()).is_ok());
-        Ok(())
     }
 
     /// Goes on deciding while the guest runs, if that is what `auto` can do here: with one CPU there is no choice.

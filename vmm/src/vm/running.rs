@@ -64,6 +64,7 @@ impl Assembled {
         for vcpu in self.handles.iter() {
             vcpu.ask(Request::Run);
         }
+        self.placement.keep_off();
         self.placement.go_on(&self.handles);
         Running { machine: self }
     }
