@@ -14,6 +14,7 @@ mod domains;
 mod finding;
 mod memory;
 mod power;
+mod remark;
 mod render;
 mod report;
 mod tree;
@@ -21,7 +22,8 @@ mod tree;
 use thiserror::Error;
 
 pub use domains::{Domain, Level};
-pub use finding::{Finding, Remark};
+pub use finding::Finding;
+pub use remark::Remark;
 pub use report::{CacheReport, CpuReport, NodeReport, Report};
 
 use crate::acpi::AcpiTables;
