@@ -21,7 +21,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 fn wishes() {
     let claims = TempDir::new().unwrap();
     for (arguments, part) in [
-        (&["--placement", "pin=8000"][..], "cannot pin to CPU 8000: it is offline or absent"),
+        (&["--placement", "pin=8000"][..], "cannot pin to CPUs 8000: offline or absent"),
         (&["--numa", "cpus=[0],host-node=900"], "host node 900, which does not exist; there are nodes 0"),
         (&["--numa", "cpus=[0],memory=100T,host-node=0"], "needs 109951162777600 bytes on host node 0, which has"),
     ] {
