@@ -30,7 +30,7 @@ use crate::report::ExitStatus;
 
 pub use placement::PlacementCommandError;
 pub use run::RunError;
-pub use sim::{SimArgs, SimCommandError};
+pub use sim::SimCommandError;
 pub use topology::TopologyError;
 
 /// A command failed.

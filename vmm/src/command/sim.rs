@@ -12,46 +12,13 @@ use ::sim::engine::Trace;
 use ::sim::host::HostModel;
 use ::sim::scenario::{Report, Scenario, ScenarioError};
 use ::sim::timeline;
-use clap::Args;
 use topology::host::{Capture, HostError, HostTopology};
 
+use crate::config::SimArgs;
 use crate::report::ExitStatus;
 
 /// Events of a timeline: what a viewer shows without effort.
 const MOST_EVENTS: usize = 1_000_000;
-
-/// What `vmm sim` is asked.
-#[derive(Args, Clone, Debug, PartialEq, Eq)]
-pub struct SimArgs {
-    /// Scenario file; resources/scenarios has some, docs/simulator.md says what they hold
-    scenario: PathBuf,
-    /// First seed; the runs take it and those that follow
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Runs of each arm, each with a seed of its own
-    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=1000))]
-    runs: u16,
-    /// Run only this arm, by its name
-    #[arg(long, value_name = "ARM")]
-    policy: Option<String>,
-    /// Change a key of the file, as in vm.0.vcpus=16
-    #[arg(long, value_name = "KEY=VALUE", value_parser = setting)]
-    set: Vec<(String, String)>,
-    /// Print the report as JSON
-    #[arg(long)]
-    json: bool,
-    /// Write a chart, as SVG
-    #[arg(long, value_name = "FILE")]
-    chart: Option<PathBuf>,
-    /// Write a timeline of the first seed of the last arm, for Perfetto or Chrome
-    #[arg(long, value_name = "FILE")]
-    timeline: Option<PathBuf>,
-}
-
-fn setting(text: &str) -> Result<(String, String), String> {
-    let (key, value) = text.split_once('=').ok_or("write KEY=VALUE, as in vm.0.vcpus=16")?;
-    Ok((key.to_owned(), value.to_owned()))
-}
 
 /// The simulation cannot be shown.
 #[derive(Debug, thiserror::Error)]
@@ -241,6 +208,5 @@ mod tests {
         let set = SimArgs { set: vec![("duration".into(), "5".into())], ..args(first) };
         let text = run(&set).expect_err("no unit").to_string();
         assert!(text.contains("--set duration"), "{text}");
-        assert!(setting("a").is_err());
     }
 }

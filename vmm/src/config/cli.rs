@@ -9,9 +9,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use super::{ConfigError, FileError, FileFormat, MachineConfig, file, shared_files};
+use super::{ConfigError, FileError, FileFormat, MachineConfig, SimArgs, file, shared_files};
 use crate::bench::BenchPlan;
-use crate::command::SimArgs;
 
 /// What the user wants done.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -23,6 +23,7 @@ mod placement;
 mod resolve;
 mod serial;
 mod shared_files;
+mod sim;
 mod size;
 mod text;
 mod value_error;
@@ -43,6 +44,7 @@ pub use pause::{
 };
 pub use placement::PlacementConfig;
 pub use serial::SerialConfig;
+pub use sim::SimArgs;
 pub use size::ByteSize;
 pub use value_error::ValueError;
 
