@@ -108,11 +108,12 @@ fn read(path: &Path) -> Result<Vec<u8>, Failed> {
 
 fn steps(script: &mut String, guest: &Guest, image: &str) -> Result<(), Failed> {
     let Guest { name, machine, options, command_line, beside, .. } = guest;
-    // Without `sched_verbose` Linux shows no scheduler domains in debugfs.
+    // Without `sched_verbose` Linux shows no scheduler domains in debugfs. Pause loops are left to the kernel: these guests
+    // are about something else, and the tracepoint of exits may be what makes the emulated host stop (docs/lab.md).
     writeln!(
         script,
-        "timeout -s KILL {GUEST_LIMIT_S} vmm --kernel {image} --initrd /initrd/{name} {machine} {options} \
-         --cmdline 'console=ttyS0 sched_verbose {command_line}' --report {name}.report \
+        "timeout -s KILL {GUEST_LIMIT_S} vmm --pause kernel --kernel {image} --initrd /initrd/{name} {machine} \
+         {options} --cmdline 'console=ttyS0 sched_verbose {command_line}' --report {name}.report \
          >{name}.console 2>{name}.told </dev/null &\nguest=$!\n{beside}\nwait $guest\necho $? >{name}.status\n\
          vmm topology --format json {machine} >{name}.topology"
     )?;
