@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use lab::packages::{Flavour, Series, Store};
-use lab::{Lab, initramfs};
+use lab::{Lab, LabError, initramfs};
 use libtest_mimic::Failed;
 use topology::doctor::Report;
 
@@ -73,8 +73,23 @@ pub(crate) struct Run {
     pub(crate) doctor: Report,
 }
 
-/// Runs the guests one after the other; results by name.
+/// Runs the guests one after the other; results by name. A lab host that stops is the emulator's fault and not the
+/// guests': it is said, and they get one more.
 pub(crate) fn run(guests: &[Guest]) -> Result<BTreeMap<String, Run>, Failed> {
+    let (lab, script) = lab_for(guests)?;
+    let mut result = match lab.run(&script) {
+        Err(failed @ LabError::LabHostFailed { .. }) => {
+            eprintln!("lab host 1 of 2: {failed}");
+            lab_for(guests)?.0.run(&script)?
+        }
+        other => other?,
+    };
+    keep(&result.files);
+    guests.iter().map(|guest| Ok((guest.name.clone(), collect(&guest.name, &mut result.files)?))).collect()
+}
+
+/// A lab host with what the guests need, and the script that runs them.
+fn lab_for(guests: &[Guest]) -> Result<(Lab<'static>, String), Failed> {
     let store = Store::open()?;
     // Not every guest takes all of its time.
     let limit = guests.iter().fold(HOST_LIMIT, |sum, _| sum + Duration::from_secs(u64::from(GUEST_LIMIT_S) / 2));
@@ -97,9 +112,7 @@ pub(crate) fn run(guests: &[Guest]) -> Result<BTreeMap<String, Run>, Failed> {
         lab = lab.file(&format!("/initrd/{}", guest.name), initramfs::guest(&store, &guest.script, &files)?);
         steps(&mut script, guest, &image)?;
     }
-    let mut result = lab.run(&script)?;
-    keep(&result.files);
-    guests.iter().map(|guest| Ok((guest.name.clone(), collect(&guest.name, &mut result.files)?))).collect()
+    Ok((lab, script))
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, Failed> {
