@@ -10,7 +10,7 @@ use crate::{Set, trial};
 const KERNEL: (Series, Flavour) = (Series::V6_12, Flavour::Cloud);
 
 pub(crate) fn trials() -> Vec<Trial> {
-    vec![trial("a_guest_ends_in_every_way_with_its_own_status", Set::Small, ends)]
+    vec![trial("a_guest_ends_in_every_way_with_its_own_status", Set::Full, ends)]
 }
 
 /// The script of a guest that loads modules first.

@@ -16,7 +16,7 @@ type Machine = (&'static str, &'static str);
 const GROUPS: [(&str, Set, &[Machine]); 4] = [
     (
         "threads_clusters_and_nodes_are_seen_as_asked",
-        Set::Small,
+        Set::Full,
         &[("threads", "--cpus 4,sockets=2,threads=2 --numa 2"), ("three_cores", "--cpus 6,clusters=2,cores=3")],
     ),
     (
