@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use libtest_mimic::{Arguments, Completion, Trial};
 use serde_json::Value;
-use vmm::host::runqueue::{self, Source, ThreadState, Unprivileged, View};
+use vmm::host::runqueue::{Exact, OwnThreads, ThreadSeen};
 
 fn main() {
     let mut arguments = Arguments::from_args();
@@ -66,7 +66,7 @@ fn software_kvm() -> Option<String> {
 }
 
 fn bpf() -> Option<String> {
-    runqueue::open().why.map(|why| why.to_string())
+    Exact::open().err().map(|why| why.to_string())
 }
 
 /// The report of a run of two vCPUs.
@@ -169,19 +169,20 @@ fn views() {
         })
         .collect();
     let tids: Vec<i32> = told.iter().take(THREADS).collect();
-    let exact = runqueue::open().view;
-    assert_eq!(exact.source(), Source::Bpf);
-    let own = View::Unprivileged(Unprivileged::new());
-    let (mut by_kernel, mut by_proc) = (Vec::new(), Vec::new());
+    let exact = Exact::open().unwrap();
+    let own = OwnThreads::new(THREADS);
+    tids.iter().enumerate().for_each(|(position, tid)| own.register(position, *tid));
+    let (mut by_kernel, mut by_proc) = (Vec::new(), [ThreadSeen::default(); THREADS]);
     let mut agreed = 0;
     const LOOKS: usize = 100;
     for _ in 0..LOOKS {
         exact.look(&tids, &mut by_kernel).unwrap();
-        own.look(&tids, &mut by_proc).unwrap();
+        own.look(&[0, 1, 2], &mut by_proc);
         let agrees = by_kernel.iter().zip(&by_proc).all(|(exact, own)| {
-            exact.state == ThreadState::Runnable
-                && exact.state == own.state
-                && (exact.cpu != own.cpu || exact.runqueue.unwrap() + 1 >= own.runqueue_at_least.unwrap())
+            let ours = by_proc.iter().filter(|other| other.runnable == Some(true) && other.cpu == own.cpu).count();
+            exact.runnable == Some(true)
+                && exact.runnable == own.runnable
+                && (exact.cpu != own.cpu || exact.runqueue.unwrap() as usize + 1 >= ours)
         });
         agreed += usize::from(agrees && by_kernel.iter().filter(|one| one.on_cpu == Some(true)).count() <= THREADS);
         thread::sleep(Duration::from_millis(2));

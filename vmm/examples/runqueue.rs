@@ -10,7 +10,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use vmm::host::runqueue::{self, Unprivileged, View};
+use vmm::host::runqueue::{Exact, OwnThreads, ThreadSeen};
 
 /// Looks a measurement is made of.
 const LOOKS: u32 = 2000;
@@ -33,10 +33,21 @@ fn main() -> io::Result<()> {
     let tids: Vec<i32> = told.iter().take(spinners).filter_map(|link| id(&link.ok()?)).collect();
     thread::sleep(Duration::from_millis(100));
     let started = Instant::now();
-    let granted = runqueue::open();
-    println!("{granted}; opened in {:?}", started.elapsed());
-    measure(granted.view, &tids)?;
-    measure(View::Unprivileged(Unprivileged::new()), &tids)?;
+    match Exact::open() {
+        Ok(exact) => {
+            println!("the program was loaded in {:?}", started.elapsed());
+            measure("BPF", &tids, &mut |seen| exact.look(&tids, seen))?;
+        }
+        Err(why) => println!("no BPF: {why}"),
+    }
+    let own = OwnThreads::new(tids.len());
+    let positions: Vec<usize> = (0..tids.len()).collect();
+    positions.iter().zip(&tids).for_each(|(position, tid)| own.register(*position, *tid));
+    measure("/proc/self/task", &tids, &mut |seen| {
+        seen.resize(positions.len(), ThreadSeen::default());
+        own.look(&positions, seen);
+        Ok(())
+    })?;
     stop.store(true, Ordering::Relaxed);
     for thread in threads {
         let _ = thread.join();
@@ -49,25 +60,18 @@ fn id(link: &std::path::Path) -> Option<i32> {
     link.file_name()?.to_str()?.parse().ok()
 }
 
-fn measure(view: View, tids: &[i32]) -> io::Result<()> {
+fn measure(name: &str, tids: &[i32], look: &mut dyn FnMut(&mut Vec<ThreadSeen>) -> io::Result<()>) -> io::Result<()> {
     let mut seen = Vec::new();
-    view.look(tids, &mut seen)?;
+    look(&mut seen)?;
     let mut took: Vec<u128> = (0..LOOKS)
         .map(|_| {
             let started = Instant::now();
-            view.look(tids, &mut seen).map(|()| started.elapsed().as_nanos())
+            look(&mut seen).map(|()| started.elapsed().as_nanos())
         })
         .collect::<io::Result<_>>()?;
     took.sort_unstable();
     let at = |share: usize| took[(took.len() - 1) * share / 100];
-    println!(
-        "{}: {} threads, {} ns a look (median; p10 {}, p90 {})",
-        view.source(),
-        tids.len(),
-        at(50),
-        at(10),
-        at(90)
-    );
+    println!("{}: {} threads, {} ns a look (median; p10 {}, p90 {})", name, tids.len(), at(50), at(10), at(90));
     for (tid, thread) in tids.iter().zip(&seen) {
         println!("  {tid} {thread:?}");
     }

@@ -11,7 +11,8 @@ use crate::host::signals::EndingSignals;
 use crate::host::{facts, output};
 use crate::kvm::system::{OpenError, System};
 use crate::report::{ExitStatus, KvmKind, ReportError};
-use crate::vm::assembly::{AssemblyError, WithMemory};
+use crate::vm::assembly::WithMemory;
+use crate::vm::error::AssemblyError;
 use crate::vm::event_loop::EventLoopError;
 use crate::vm::observed::SharedObserved;
 

@@ -14,8 +14,9 @@ use topology::report::TopologyReport;
 use crate::config::cli::TopologyFormat;
 use crate::kvm::cpuid;
 use crate::kvm::system::System;
-use crate::vm::assembly::{self, AssemblyError};
+use crate::vm::assembly;
 use crate::vm::checkup::{self, CheckupError};
+use crate::vm::error::AssemblyError;
 use crate::vm::tables::{self, TablesError};
 
 /// The topology cannot be shown.

@@ -9,6 +9,7 @@ pub mod limits;
 pub mod memory_use;
 pub mod numa_memory;
 pub mod output;
+pub(crate) mod perf;
 pub mod registry;
 pub mod runqueue;
 pub mod signals;

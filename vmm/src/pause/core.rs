@@ -10,7 +10,7 @@ use topology::id::VcpuIndex;
 
 use super::book::Book;
 use super::log::DecisionLog;
-use super::runqueue::ThreadSeen;
+use crate::host::runqueue::ThreadSeen;
 
 /// What the mutex guards.
 pub(super) struct Core {

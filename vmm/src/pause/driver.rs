@@ -21,10 +21,11 @@ use super::core::Core;
 use super::deed::{Deed, FixedBounds, Then};
 use super::effective::Grant;
 use super::log::DecisionLog;
-use super::runqueue::{RunqueueView, ThreadSeen};
+use super::runqueue::RunqueueView;
 use super::seat::Seat;
 use super::trial::YieldTrial;
 use crate::config::{MechanismChoice, PauseMode};
+use crate::host::runqueue::ThreadSeen;
 
 /// A vCPU that was silent for this long is looked at before it is judged.
 const SILENT_NS: u64 = 1_000_000;

@@ -12,21 +12,21 @@ use std::sync::{Arc, Once, OnceLock};
 use std::thread;
 
 use super::effective::Grant;
-use super::runqueue::{ProcView, RunqueueView, ThreadSeen};
+use super::runqueue::RunqueueView;
 use crate::host::affinity;
-use crate::host::runqueue::{self, Source, ThreadState, View};
+use crate::host::runqueue::{Exact, ExactError, OwnThreads, ThreadSeen};
 
 /// The best view there is at the moment.
 pub(super) struct BestView {
-    threads: Arc<ProcView>,
+    threads: Arc<OwnThreads>,
     asked: Once,
-    loaded: Arc<OnceLock<runqueue::Granted>>,
+    loaded: Arc<OnceLock<Result<Exact, ExactError>>>,
     not_started: OnceLock<io::Error>,
 }
 
 impl BestView {
     /// A view that has loaded nothing yet; `threads` is where threads make themselves known.
-    pub(super) fn new(threads: Arc<ProcView>) -> Self {
+    pub(super) fn new(threads: Arc<OwnThreads>) -> Self {
         Self { threads, asked: Once::new(), loaded: Arc::default(), not_started: OnceLock::new() }
     }
 
@@ -35,7 +35,7 @@ impl BestView {
             let loaded = Arc::clone(&self.loaded);
             let load = move || {
                 leave_the_vcpus_cpus();
-                loaded.get_or_init(runqueue::open);
+                loaded.get_or_init(Exact::open);
             };
             if let Err(error) = thread::Builder::new().name("bpf-load".to_owned()).spawn(load) {
                 self.not_started.get_or_init(|| error);
@@ -44,25 +44,17 @@ impl BestView {
     }
 
     /// The exact view, once it is there.
-    fn exact(&self) -> Option<&View> {
-        self.loaded.get().map(|granted| &granted.view).filter(|view| view.source() == Source::Bpf)
+    fn exact(&self) -> Option<&Exact> {
+        self.loaded.get()?.as_ref().ok()
     }
 
-    fn look_exactly(&self, view: &View, which: &[usize], seen: &mut [ThreadSeen]) {
+    fn look_exactly(&self, exact: &Exact, which: &[usize], seen: &mut [ThreadSeen]) {
         seen.fill(ThreadSeen::default());
         // 0 is no thread's id: the kernel finds nobody.
         let tids: Vec<i32> = which.iter().map(|position| self.threads.tid(*position).unwrap_or(0)).collect();
         let mut looks = Vec::with_capacity(tids.len());
-        if view.look(&tids, &mut looks).is_err() {
-            return;
-        }
-        for (seen, look) in seen.iter_mut().zip(looks).filter(|(_, look)| look.state != ThreadState::Gone) {
-            *seen = ThreadSeen {
-                runqueue: look.runqueue,
-                on_cpu: look.on_cpu,
-                runnable: Some(look.state == ThreadState::Runnable),
-                cpu: look.cpu,
-            };
+        if exact.look(&tids, &mut looks).is_ok() {
+            seen.iter_mut().zip(looks).for_each(|(seen, look)| *seen = look);
         }
     }
 }
@@ -78,7 +70,7 @@ impl RunqueueView for BestView {
 
     fn look(&self, which: &[usize], seen: &mut [ThreadSeen]) {
         match self.exact() {
-            Some(view) => self.look_exactly(view, which, seen),
+            Some(exact) => self.look_exactly(exact, which, seen),
             None => self.threads.look(which, seen),
         }
     }
@@ -98,8 +90,8 @@ impl RunqueueView for BestView {
     fn grants(&self) -> Vec<Grant> {
         let own = || Grant::yes(self.threads.name(), self.threads.limits());
         let why = match (self.loaded.get(), self.not_started.get()) {
-            (Some(runqueue::Granted { why: None, .. }), _) => return vec![Grant::yes("bpf", self.limits())],
-            (Some(runqueue::Granted { why: Some(why), .. }), _) => why.to_string(),
+            (Some(Ok(_)), _) => return vec![Grant::yes("bpf", self.limits())],
+            (Some(Err(why)), _) => why.to_string(),
             (None, Some(error)) => format!("the thread that loads it cannot be started: {error}"),
             (None, None) if self.asked.is_completed() => "the kernel was still loading it".to_owned(),
             (None, None) => return vec![Grant::unasked("bpf", "no pause event asked for a look"), own()],
@@ -128,7 +120,7 @@ mod tests {
 
     #[test]
     fn nothing_is_loaded_before_a_look_and_the_grant_says_so() {
-        let view = BestView::new(Arc::new(ProcView::new(1)));
+        let view = BestView::new(Arc::new(OwnThreads::new(1)));
         let grants = view.grants();
         assert_eq!(
             grants.iter().map(|grant| (&*grant.name, grant.granted)).collect::<Vec<_>>(),
@@ -139,7 +131,7 @@ mod tests {
 
     #[test]
     fn a_view_that_is_wanted_is_loaded_or_says_why_not() {
-        let view = BestView::new(Arc::new(ProcView::new(1)));
+        let view = BestView::new(Arc::new(OwnThreads::new(1)));
         view.wanted();
         view.loaded.wait();
         let grants = view.grants();

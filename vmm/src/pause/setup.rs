@@ -16,12 +16,13 @@ use super::exact_view::BestView;
 use super::helper::Helper;
 use super::inject::Schedule;
 use super::port;
-use super::runqueue::{ProcView, RunqueueView};
+use super::runqueue::RunqueueView;
 use super::thread::{Kit, VcpuPause};
 use super::tracepoint::Tracepoint;
 use super::trial::{YIELD, YieldTrial};
 use crate::config::{InjectionConfig, Machine, MechanismChoice, PauseMode, PausePlan, SourceChoice};
 use crate::host::facts;
+use crate::host::runqueue::OwnThreads;
 use crate::kvm::system::System;
 use crate::kvm::vm::Vm;
 use crate::memory::GuestRam;
@@ -98,7 +99,7 @@ impl PauseSetup {
             return Err(PauseError::Source { name: refused.name.clone(), why: refused.why.clone() });
         }
         let counted = served && system.capability(Cap::SyncRegs) & kvm_bindings::KVM_SYNC_X86_REGS != 0;
-        let threads = Arc::new(ProcView::new(machine.topology.vcpu_count() as usize));
+        let threads = Arc::new(OwnThreads::new(machine.topology.vcpu_count() as usize));
         let runqueues: Arc<dyn RunqueueView> = if views_count(plan, machine.topology.vcpu_count()) {
             Arc::new(BestView::new(Arc::clone(&threads)))
         } else {

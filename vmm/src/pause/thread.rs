@@ -17,11 +17,11 @@ use super::driver::{Driver, Order, Report};
 use super::helper;
 use super::park::Woken;
 use super::port;
-use super::runqueue::ProcView;
 use super::sampler;
 use super::seat::Seat;
 use super::tracepoint::{self, PauseExits, Tracepoint};
 use super::yielding::{current_cpu, sched_yield, switches};
+use crate::host::runqueue::OwnThreads;
 use crate::kvm::vcpu::Vcpu;
 use crate::layout;
 use crate::memory::GuestRam;
@@ -52,7 +52,7 @@ pub struct Kit {
     /// Where the sampler reads guest code.
     pub ram: Option<GuestRam>,
     /// Where threads make themselves known.
-    pub threads: Arc<ProcView>,
+    pub threads: Arc<OwnThreads>,
 }
 
 impl VcpuPause {

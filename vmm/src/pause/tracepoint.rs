@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#![expect(unsafe_code, reason = "perf_event_open, fcntl with a structure, and a signal handler have no safe wrapper")]
+#![expect(unsafe_code, reason = "an ioctl, fcntl with a structure, and a signal handler have no safe wrapper")]
 //! The source `tracepoint`: every K-th PAUSE exit of a vCPU thread, counted by the kernel, forces it out of `KVM_RUN`.
 //!
 //! The kernel consumes a PAUSE exit itself: the tracepoint `kvm:kvm_exit` fires, `kvm_vcpu_on_spin` looks for somebody
@@ -11,11 +11,12 @@ use std::cell::Cell;
 use std::ffi::CString;
 use std::fs;
 use std::io::{self, Read};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 
 use vmm_sys_util::signal::{register_signal_handler, unblock_signal};
 
 use super::effective::Grant;
+use crate::host::{perf, sysfs};
 use crate::report::KvmKind;
 use crate::vcpu::kick;
 
@@ -23,9 +24,6 @@ use crate::vcpu::kick;
 const VMX_PAUSE: u32 = 40;
 /// `SVM_EXIT_PAUSE` (AMD APM vol. 2, appendix C).
 const SVM_PAUSE: u32 = 0x77;
-
-/// Where tracefs may be mounted (Documentation/trace/ftrace.rst).
-const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
 thread_local! {
     // Const-initialised and without a destructor: a signal handler may touch it.
@@ -83,16 +81,12 @@ impl Tracepoint {
                 return Err(no("this KVM is software-virtualised and makes no PAUSE exits".to_owned(), None));
             }
         };
-        let id = TRACEFS
-            .iter()
-            .find_map(|path| fs::read_to_string(format!("{path}/events/kvm/kvm_exit/id")).ok())
-            .and_then(|text| text.trim().parse().ok())
-            .ok_or_else(|| {
-                no(
-                    format!("{}/events/kvm/kvm_exit/id cannot be read", TRACEFS[0]),
-                    Some("mount -t tracefs tracefs /sys/kernel/tracing, load the kvm module, run as root"),
-                )
-            })?;
+        let (_, id) = perf::kvm_exit_id(&sysfs::read_small).map_err(|error| {
+            no(
+                format!("{}/events/kvm/kvm_exit/id: {error}", perf::TRACEFS[0]),
+                Some("mount -t tracefs tracefs /sys/kernel/tracing, load the kvm module, run as root"),
+            )
+        })?;
         let tracepoint = Self { id, reason, period };
         // Tried on this thread, so that the answer is known before vCPUs run.
         tracepoint.open(0).map_err(|error| {
@@ -114,7 +108,7 @@ impl Tracepoint {
     /// # Errors
     /// The kernel's own: no privilege, no descriptors left.
     pub fn open(&self, tid: i32) -> io::Result<PauseExits> {
-        let file = perf_event(self.id, self.period.max(1))?;
+        let file = perf::open_tracepoint(self.id, self.period.max(1))?;
         let filter = CString::new(format!("exit_reason == {}", self.reason)).map_err(io::Error::other)?;
         // SAFETY: the kernel reads the NUL-terminated text and keeps no reference.
         ok(unsafe { libc::ioctl(file.as_raw_fd(), PERF_EVENT_IOC_SET_FILTER, filter.as_ptr()) })?;
@@ -145,32 +139,6 @@ impl PauseExits {
 
 /// `_IOW('$', 6, char *)` (include/uapi/linux/perf_event.h).
 const PERF_EVENT_IOC_SET_FILTER: libc::c_ulong = 0x4008_2406;
-
-/// Opens a perf event on a tracepoint for the calling thread, on any CPU.
-fn perf_event(id: u64, period: u64) -> io::Result<fs::File> {
-    /// `struct perf_event_attr` in its first size, PERF_ATTR_SIZE_VER0, as words.
-    const WORDS: usize = 8;
-    const SIZE: u64 = 8 * WORDS as u64;
-    const PERF_TYPE_TRACEPOINT: u64 = 2;
-    const PERF_FLAG_FD_CLOEXEC: libc::c_ulong = 1 << 3;
-    // Type in the low half of word 0, size in the high one; config; period; two formats; flags; wakeup_events.
-    let attributes: [u64; WORDS] = [PERF_TYPE_TRACEPOINT | SIZE << 32, id, period, 0, 0, 0, 1, 0];
-    let (this_thread, any_cpu, no_group): (libc::pid_t, libc::c_int, libc::c_int) = (0, -1, -1);
-    // SAFETY: the kernel reads `SIZE` bytes at the address, which is what the array has, and keeps no reference.
-    let result = unsafe {
-        libc::syscall(
-            libc::SYS_perf_event_open,
-            attributes.as_ptr(),
-            this_thread,
-            any_cpu,
-            no_group,
-            PERF_FLAG_FD_CLOEXEC,
-        )
-    };
-    let fd = i32::try_from(result).ok().filter(|fd| *fd >= 0).ok_or_else(io::Error::last_os_error)?;
-    // SAFETY: the system call has just made this descriptor, so nobody else owns it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) }.into())
-}
 
 /// Has the event signal one thread.
 fn send_signals(file: &fs::File, tid: i32) -> io::Result<()> {

@@ -20,7 +20,7 @@ use super::account::Account;
 use super::confine;
 use super::loads::{Counters, TaskTimes, Window, cpu_times};
 use super::memory::{self, NodeMemory};
-use super::start::Site;
+use super::site::Site;
 use crate::host::registry::{Record, Registry};
 use crate::host::{affinity, sysfs};
 use crate::vcpu::thread::{ThreadId, VcpuHandle};

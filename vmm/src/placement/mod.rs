@@ -19,4 +19,5 @@ pub mod confine;
 pub mod live;
 pub mod loads;
 pub mod memory;
+mod site;
 pub mod start;

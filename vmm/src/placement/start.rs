@@ -16,6 +16,7 @@ use super::account::Account;
 use super::confine;
 use super::live::Live;
 use super::memory::{self, MemoryPlaceError, NodeMemory};
+use super::site::Site;
 use crate::config::{Machine, PlacementConfig};
 use crate::host::registry::{Others, OwnClaim, Record, Registry};
 use crate::host::{affinity, facts, sysfs};
@@ -91,22 +92,6 @@ pub struct Placement {
     remarks: Vec<String>,
     live: Option<Live>,
     account: Option<Account>,
-}
-
-/// The host and the guest, as a decision sees them.
-#[derive(Debug)]
-pub(super) struct Site {
-    pub(super) host: HostTopology,
-    pub(super) guest: Guest,
-    /// CPUs the process was allowed at start.
-    pub(super) process: CpuSet<HostCpu>,
-    pub(super) plan: Plan,
-    pub(super) claims: Vec<Claim>,
-    pub(super) own: Option<OwnClaim>,
-    /// CPUs of each vCPU thread, as applied.
-    pub(super) cpus: Vec<CpuSet<HostCpu>>,
-    /// CPUs of the other threads, as applied.
-    pub(super) others: Option<CpuSet<HostCpu>>,
 }
 
 impl Placement {

@@ -4,113 +4,32 @@
 //! Each stage is a type that only the stage before can make, and holds exactly what the later ones need. Dropping a
 //! stage gives back everything it holds.
 
-use std::io;
 use std::sync::Arc;
 
-use devices::bus::BusError;
-use topology::apic::{ApicError, ApicLimits};
+use topology::apic::ApicLimits;
 use topology::cpuid::{self, CpuidEntry, Vendor};
-use topology::guest::{GuestTopology, TopologyError};
+use topology::guest::GuestTopology;
 use topology::id::VcpuIndex;
 use topology::memory_map::{AddressSpace, MemoryMap};
 
-use super::checkup::{self, CheckupError};
+use super::checkup;
+use super::error::AssemblyError;
 use super::observed::SharedObserved;
 use super::parts::Parts;
-use super::payload::{self, PayloadError};
-use super::tables::{self, TablesError};
+use super::payload;
+use super::tables;
 use crate::config::Machine;
-use crate::host::limits::{self, OpenFilesError};
-use crate::kvm::cpuid::CpuidError;
+use crate::host::limits;
 use crate::kvm::system::System;
 use crate::kvm::vcpu::{EntryState, Vcpu};
-use crate::kvm::vm::{Vm, VmError};
+use crate::kvm::vm::Vm;
 use crate::layout;
-use crate::memory::{GuestRam, MemoryError};
+use crate::memory::GuestRam;
 use crate::offer::Offers;
-use crate::pause::setup::{PauseError, PauseSetup};
-use crate::placement::start::{Placement, StartError};
+use crate::pause::setup::PauseSetup;
+use crate::placement::start::Placement;
 use crate::vcpu::kick;
-use crate::vcpu::thread::{SpawnError, VcpuHandle, VcpuThreads};
-
-/// A machine could not be put together.
-#[derive(Debug, thiserror::Error)]
-pub enum AssemblyError {
-    /// More vCPUs, or higher APIC ids, than KVM allows.
-    #[error("this host's KVM cannot run the machine: {0}")]
-    Apic(#[from] ApicError),
-    /// Too few open files are allowed.
-    #[error(transparent)]
-    OpenFiles(#[from] OpenFilesError),
-    /// CPUID of the host could not be read.
-    #[error("KVM does not tell what CPUID can show (KVM_GET_SUPPORTED_CPUID): {0}")]
-    SupportedCpuid(#[source] io::Error),
-    /// Caches that make no sense, or more memory than physical addresses reach on this host.
-    #[error(transparent)]
-    Shape(#[from] TopologyError),
-    /// What the guest is told, and what KVM may do.
-    #[error("KVM refuses what it says it has (--pv, --disable-exits, --halt-poll): {0}; leave the flags out")]
-    Offer(#[source] io::Error),
-    /// RAM.
-    #[error(transparent)]
-    Memory(#[from] MemoryError),
-    /// A request about the VM.
-    #[error(transparent)]
-    Vm(#[from] VmError),
-    /// The kernel, its command line, its boot information.
-    #[error(transparent)]
-    Payload(#[from] PayloadError),
-    /// The ACPI tables.
-    #[error(transparent)]
-    Tables(#[from] TablesError),
-    /// What the guest would be told is inconsistent.
-    #[error(transparent)]
-    Checkup(#[from] CheckupError),
-    /// The console's output.
-    #[error("the guest's serial port cannot be connected to {target}: {source}")]
-    Console {
-        /// What `--serial` names.
-        target: String,
-        /// The kernel's reason.
-        source: io::Error,
-    },
-    /// No descriptor is left for an interrupt line or an event.
-    #[error("no event descriptor can be made: {0}; raise the limit on open files (ulimit -n)")]
-    EventDescriptor(#[source] io::Error),
-    /// Two devices claim the same address: a fault of the layout.
-    #[error("the device layout is inconsistent: {0}")]
-    Bus(#[from] BusError),
-    /// A vCPU did not take its first state.
-    #[error("vCPU {vcpu} does not take its {what}: {source}")]
-    VcpuState {
-        /// Which vCPU.
-        vcpu: VcpuIndex,
-        /// What was set.
-        what: &'static str,
-        /// The kernel's reason.
-        source: io::Error,
-    },
-    /// The placement.
-    #[error(transparent)]
-    Placement(#[from] StartError),
-    /// A vCPU did not take its CPUID.
-    #[error("vCPU {vcpu} does not take its CPUID: {source}")]
-    Cpuid {
-        /// Which vCPU.
-        vcpu: VcpuIndex,
-        /// Why.
-        source: CpuidError,
-    },
-    /// The pause handling.
-    #[error(transparent)]
-    Pause(#[from] PauseError),
-    /// The kick's signal handler.
-    #[error("the signal handler for kicks cannot be installed: {0}")]
-    KickHandler(#[source] io::Error),
-    /// A thread.
-    #[error(transparent)]
-    Spawn(#[from] SpawnError),
-}
+use crate::vcpu::thread::{VcpuHandle, VcpuThreads};
 
 /// First stage: a VM with its RAM.
 pub struct WithMemory {

@@ -11,6 +11,7 @@ pub mod assembly;
 pub mod checkup;
 pub mod console;
 pub mod end;
+pub mod error;
 pub mod event_loop;
 mod input;
 pub mod observed;

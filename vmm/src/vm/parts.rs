@@ -13,9 +13,9 @@ use devices::serial;
 use topology::acpi;
 
 use super::accesses::Buses;
-use super::assembly::AssemblyError;
 use super::console::{Console, ConsoleEvents, ConsoleOutput, EventLine, PacedConsole, Sink};
 use super::end::EndNote;
+use super::error::AssemblyError;
 use super::observed::{Observer, SharedObserved};
 use crate::config::SerialConfig;
 use crate::kvm::vm::Vm;

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use topology::id::HostCpu;
 
-use super::{ThreadSeen, ThreadState};
+use super::ThreadSeen;
 use crate::host::bpf::FarMember;
 use crate::host::bpf::btf::{Btf, BtfError};
 use crate::host::bpf::load::{LoadError, Program};
@@ -83,8 +83,13 @@ impl Exact {
         Ok(Self { program, table: Mutex::new(table) })
     }
 
-    /// Looks at threads; one entry each is added to `seen`.
-    pub(super) fn look(&self, threads: &[i32], seen: &mut Vec<ThreadSeen>) -> io::Result<()> {
+    /// Looks at the threads of this process with these ids; `seen` is emptied and gets one entry a thread, in order. Called
+    /// by any thread, also at the same time.
+    ///
+    /// # Errors
+    /// The kernel's own; a thread that has ended is no error.
+    pub fn look(&self, threads: &[i32], seen: &mut Vec<ThreadSeen>) -> io::Result<()> {
+        seen.clear();
         let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         for chunk in threads.chunks(SLOTS) {
             for (slot, tid) in chunk.iter().enumerate() {
@@ -102,15 +107,13 @@ fn seen_in(table: &Table, slot: usize) -> ThreadSeen {
     let get = |word| table.get(slot, word);
     let runnable = get(word::RUNNABLE);
     if runnable == ABSENT {
-        return ThreadSeen::GONE;
+        return ThreadSeen::default();
     }
     ThreadSeen {
-        state: if get(word::STATE) == 0 { ThreadState::Runnable } else { ThreadState::Blocked },
-        on_cpu: Some(get(word::ON_CPU) != 0),
-        cpu: Some(HostCpu(get(word::CPU))),
         runqueue: Some(runnable),
-        runqueue_at_least: Some(runnable),
-        waited_ns: None,
+        on_cpu: Some(get(word::ON_CPU) != 0),
+        runnable: Some(get(word::STATE) == 0),
+        cpu: Some(HostCpu(get(word::CPU))),
     }
 }
 

@@ -33,14 +33,12 @@ pub(crate) struct Stat {
 /// Reads `stat`; `None` if it is cut short. The name in it may hold anything, so fields are counted from its end.
 pub(crate) fn stat(text: &[u8]) -> Option<Stat> {
     let name_end = text.iter().rposition(|byte| *byte == b')')?;
-    let fields: Vec<&str> = std::str::from_utf8(&text[name_end + 1..]).ok()?.split_ascii_whitespace().collect();
-    // The first field behind the name is field 3.
-    let field = |number: usize| fields.get(number - 3).copied();
-    Some(Stat {
-        state: *field(3)?.as_bytes().first()?,
-        cpu: field(39)?.parse().ok()?,
-        guest_ticks: field(43)?.parse().ok()?,
-    })
+    // The first field behind the name is field 3; each number below skips to the next one that is used.
+    let mut fields = std::str::from_utf8(&text[name_end + 1..]).ok()?.split_ascii_whitespace();
+    let state = *fields.next()?.as_bytes().first()?;
+    let cpu = fields.nth(39 - 3 - 1)?.parse().ok()?;
+    let guest_ticks = fields.nth(43 - 39 - 1)?.parse().ok()?;
+    Some(Stat { state, cpu, guest_ticks })
 }
 
 #[cfg(test)]
