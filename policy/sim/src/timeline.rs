@@ -99,6 +99,28 @@ pub fn chrome(trace: &Trace, names: &[String], end_ns: u64) -> String {
     out.text
 }
 
+/// The trace as lines for reading: time in ns, CPU, task, what.
+#[must_use]
+pub fn text(trace: &Trace, names: &[String]) -> String {
+    let name = |task: usize| names.get(task).map_or("?", String::as_str);
+    let mut lines = String::new();
+    for &(at, event) in &trace.events {
+        let (cpu, task, what) = match event {
+            TraceEvent::Runs { task, cpu } => (cpu, task, "runs".to_owned()),
+            TraceEvent::Stops { task, cpu, why } => (cpu, task, why.to_owned()),
+            TraceEvent::Spins { task, cpu, owner } => {
+                (cpu, task, format!("waits for {}", owner.map_or("somebody", name)))
+            }
+            TraceEvent::Gets { task, cpu } => (cpu, task, "has it".to_owned()),
+            TraceEvent::Decides { task, cpu, what, target } => {
+                (cpu, task, format!("decides: {what} {}", target.map_or("", name)).trim_end().to_owned())
+            }
+        };
+        let _ = writeln!(lines, "{at:>12} CPU {cpu:<3} {:<8} {what}", name(task));
+    }
+    lines
+}
+
 fn close_spin(out: &mut Writer<'_>, open: &mut [Option<(Option<usize>, u64)>], task: usize, at: u64) {
     if let Some((owner, from)) = open[task].take() {
         let whom = owner.map_or("somebody".to_owned(), |owner| out.name(owner).to_owned());

@@ -8,7 +8,7 @@ use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
-use ::sim::engine::Trace;
+use ::sim::engine::{Trace, World};
 use ::sim::host::HostModel;
 use ::sim::scenario::{Report, Scenario, ScenarioError};
 use ::sim::timeline;
@@ -55,6 +55,9 @@ pub enum SimCommandError {
         /// What is wrong.
         source: HostError,
     },
+    /// A log of decisions is wanted of an arm that decides nothing.
+    #[error("the last arm asks no policy, so there are no decisions to log: choose another with --policy")]
+    NoPolicy,
     /// There is no such arm.
     #[error("the scenario has no arm `{wanted}`; it has {known}")]
     NoSuchArm {
@@ -73,7 +76,9 @@ impl SimCommandError {
     #[must_use]
     pub(super) const fn status(&self) -> ExitStatus {
         match self {
-            Self::Read { .. } | Self::Scenario { .. } | Self::Host { .. } | Self::NoSuchArm { .. } => ExitStatus::Usage,
+            Self::Read { .. } | Self::Scenario { .. } | Self::Host { .. } | Self::NoSuchArm { .. } | Self::NoPolicy => {
+                ExitStatus::Usage
+            }
             Self::Write { .. } | Self::Json(_) => ExitStatus::MonitorError,
         }
     }
@@ -94,10 +99,23 @@ pub(super) fn run(args: &SimArgs) -> Result<String, SimCommandError> {
     let host = scenario.host(captured).map_err(wrong)?;
     let report = scenario.run(&host, args.seed, args.runs.into(), progress).map_err(wrong)?;
     if let Some(path) = &args.chart {
-        write(path, &report.chart())?;
+        write(path, report.chart().as_bytes())?;
     }
-    if let Some(path) = &args.timeline {
-        write(path, &timeline_of(&scenario, &host, args.seed).map_err(wrong)?)?;
+    if args.timeline.is_some() || args.decision_log.is_some() {
+        let world = record(&scenario, &host, args.seed).map_err(wrong)?;
+        if let Some(path) = &args.timeline {
+            let lines = path.extension().is_some_and(|end| end == "txt");
+            let (trace, names) = (world.trace(), world.task_names());
+            let text = if lines {
+                timeline::text(trace, &names)
+            } else {
+                timeline::chrome(trace, &names, scenario.duration_ns)
+            };
+            write(path, text.as_bytes())?;
+        }
+        if let Some(path) = &args.decision_log {
+            write(path, world.decision_log(0).ok_or(SimCommandError::NoPolicy)?)?;
+        }
     }
     print(&report, args.json)
 }
@@ -124,11 +142,13 @@ fn captured(scenario: &Path, name: &str) -> Result<HostTopology, SimCommandError
     host.map_err(|source| SimCommandError::Host { path, source })
 }
 
-fn timeline_of(scenario: &Scenario, host: &HostModel, seed: u64) -> Result<String, ScenarioError> {
-    let Some(arm) = scenario.arms.last() else { return Ok("[]\n".into()) };
+/// One run of the last arm, with its trace and the log of its decisions.
+fn record(scenario: &Scenario, host: &HostModel, seed: u64) -> Result<World, ScenarioError> {
+    let arm = scenario.arms.last().expect("invariant: a scenario has an arm");
     let mut world = scenario.world(host, arm, seed, Trace::new(MOST_EVENTS))?;
+    world.keep_logs();
     world.run_until(scenario.duration_ns)?;
-    Ok(timeline::chrome(world.trace(), &world.task_names(), scenario.duration_ns))
+    Ok(world)
 }
 
 /// A line that says how far it is, if somebody watches.
@@ -145,8 +165,8 @@ fn read(path: &Path) -> Result<String, SimCommandError> {
     fs::read_to_string(path).map_err(|source| SimCommandError::Read { path: path.to_path_buf(), source })
 }
 
-fn write(path: &Path, text: &str) -> Result<(), SimCommandError> {
-    fs::write(path, text).map_err(|source| SimCommandError::Write { path: path.to_path_buf(), source })
+fn write(path: &Path, bytes: &[u8]) -> Result<(), SimCommandError> {
+    fs::write(path, bytes).map_err(|source| SimCommandError::Write { path: path.to_path_buf(), source })
 }
 
 #[cfg(test)]
@@ -154,7 +174,17 @@ mod tests {
     use super::*;
 
     fn args(scenario: PathBuf) -> SimArgs {
-        SimArgs { scenario, seed: 1, runs: 1, policy: None, set: Vec::new(), json: false, chart: None, timeline: None }
+        SimArgs {
+            scenario,
+            seed: 1,
+            runs: 1,
+            policy: None,
+            set: Vec::new(),
+            json: false,
+            chart: None,
+            timeline: None,
+            decision_log: None,
+        }
     }
 
     fn scenarios() -> Vec<PathBuf> {

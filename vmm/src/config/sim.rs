@@ -28,9 +28,12 @@ pub struct SimArgs {
     /// Write a chart, as SVG
     #[arg(long, value_name = "FILE")]
     pub chart: Option<PathBuf>,
-    /// Write a timeline of the first seed of the last arm, for Perfetto or Chrome
+    /// Write a timeline of the first seed of the last arm, for Perfetto or Chrome; as lines of text if FILE ends in .txt
     #[arg(long, value_name = "FILE")]
     pub timeline: Option<PathBuf>,
+    /// Write what the policy decided for the first VM in that run, for `vmm replay`
+    #[arg(long, value_name = "FILE")]
+    pub decision_log: Option<PathBuf>,
 }
 
 fn setting(text: &str) -> Result<(String, String), String> {

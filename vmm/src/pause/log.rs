@@ -8,9 +8,10 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use policy::pause::log::{LogError, MAGIC, Replayed, Writer, replay};
+use policy::pause::log::{LogError, MAGIC, Replayed, Writer};
 use policy::pause::{Decision, HostView, OutcomeEvent, PauseConfig, PauseEvent};
 use policy::time::Nanos;
+use sim::driver::replay;
 
 use crate::host::output::{Bounded, READER_LIMIT};
 
@@ -109,7 +110,8 @@ pub enum ReplayError {
 /// Longest log that is replayed: minutes of decisions in every microsecond.
 const MOST_BYTES: u64 = 4 << 30;
 
-/// Feeds a log back through the policy.
+/// Feeds a log through the policy again, the way the simulator asks it: the one path that both homes share but for the
+/// mechanisms.
 ///
 /// # Errors
 /// [`ReplayError`].

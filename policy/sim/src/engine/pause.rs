@@ -4,7 +4,7 @@
 //! The decision itself is [`policy::pause::decide`], unchanged; this file is to it what the monitor's driver is on a live
 //! host: it keeps the view, carries out the act and reports what came of it.
 
-use policy::pause::{Act, Decision, How, OutcomeEvent, PauseEvent, VcpuState, VcpuView, YieldOutcome, decide};
+use policy::pause::{Act, Decision, How, OutcomeEvent, PauseEvent, VcpuState, VcpuView, YieldOutcome};
 use policy::time::Nanos;
 use topology::id::VcpuIndex;
 
@@ -173,11 +173,11 @@ impl World {
                     None => Act::Park { until },
                 }
             }
-            Action::Policy(config) => {
+            Action::Policy(_) => {
                 self.tasks[task].reported = true;
                 self.touch(task);
                 self.flush(vm);
-                let decision = self.ask(task, named, &config);
+                let decision = self.ask(task, named);
                 self.tasks[task].quiet_until = decision.quiet_until.0;
                 decision.act
             }
@@ -185,7 +185,7 @@ impl World {
         self.carry_out(cpu, task, act);
     }
 
-    fn ask(&mut self, task: usize, owner: Option<VcpuIndex>, config: &policy::pause::PauseConfig) -> Decision {
+    fn ask(&mut self, task: usize, owner: Option<VcpuIndex>) -> Decision {
         let now = Nanos(self.now);
         let one = &mut self.tasks[task];
         let counts = matches!(self.vms[one.vm].vm.arm.source, Source::Port { .. });
@@ -198,7 +198,7 @@ impl World {
             descheduled: std::mem::take(&mut one.descheduled),
         };
         match &mut self.vms[one.vm].policy {
-            Some(policy) => decide(&event, &policy.view, &mut policy.state, config, now),
+            Some(policy) => policy.driver.decide(&event, now),
             None => Decision { act: Act::Spin, class: None, quiet_until: now },
         }
     }
@@ -305,10 +305,10 @@ impl World {
         let machine = &mut self.vms[one.vm];
         machine.counts.acted += 1;
         machine.counts.outcomes[outcome.index()] += 1;
-        let (Action::Policy(config), Some(policy)) = (machine.vm.arm.action, &mut machine.policy) else { return };
+        let Some(policy) = &mut machine.policy else { return };
         let target = target.map(|target| index(target - machine.first));
         let event = OutcomeEvent { source: index(one.index), target, outcome, parked, donated_ns };
-        policy.state.outcome(&event, &config, Nanos(self.now));
+        policy.driver.outcome(&event, Nanos(self.now));
     }
 
     /// Notes that what the policy sees of `task` has changed.
@@ -342,7 +342,7 @@ impl World {
         let Some(mut policy) = self.vms[vm].policy.take() else { return };
         for task in policy.dirty.drain(..) {
             let task = task as usize;
-            policy.view.set(index(self.tasks[task].index), self.seen(task));
+            policy.driver.show(index(self.tasks[task].index), self.seen(task));
             self.tasks[task].dirty = false;
         }
         self.vms[vm].policy = Some(policy);

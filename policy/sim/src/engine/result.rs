@@ -95,16 +95,7 @@ impl World {
     fn vm_outcome(&self, vm: usize) -> VmOutcome {
         let machine = &self.vms[vm];
         let tasks = &self.tasks[machine.first..machine.first + machine.vm.vcpus];
-        let bailed = machine.policy.as_ref().map_or_else(Vec::new, |policy| {
-            let mut sums = vec![0; policy::pause::Reason::ALL.len()];
-            for counters in (0..tasks.len()).filter_map(|at| {
-                let vcpu = topology::id::VcpuIndex(u32::try_from(at).unwrap_or(u32::MAX));
-                policy.state.counters(vcpu)
-            }) {
-                sums.iter_mut().zip(counters.bailed).for_each(|(sum, n)| *sum += n);
-            }
-            sums
-        });
+        let bailed = machine.policy.as_ref().map_or_else(Vec::new, |policy| policy.driver.bailed());
         VmOutcome {
             name: machine.vm.name.clone(),
             operations: tasks.iter().map(|task| task.operations).collect(),

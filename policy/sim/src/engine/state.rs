@@ -3,10 +3,10 @@
 //!
 //! Invariant: a task that runs is the current one of exactly one CPU; one that waits is on exactly one runqueue.
 
-use policy::pause::{HostView, PauseState};
 use policy::placement::Balancer;
 
 use super::histogram::Histogram;
+use crate::driver::Driver;
 use crate::fair::Runqueue;
 use crate::guest::{LockKind, Vm};
 use crate::rng::Rng;
@@ -271,7 +271,7 @@ pub(crate) struct Machine {
 /// What the pause policy of one VM is handed.
 #[derive(Clone, Debug)]
 pub(crate) struct PolicyState {
-    pub(crate) view: HostView,
-    pub(crate) state: PauseState,
+    pub(crate) driver: Driver,
+    /// Tasks of which it has an old picture.
     pub(crate) dirty: Vec<u32>,
 }

@@ -3,7 +3,7 @@
 //!
 //! Invariant: time never goes back, and of two things at the same time the one of the lower slot comes first.
 
-use policy::pause::{HostView, PauseState};
+use policy::pause::HostView;
 use policy::placement::PlacementError;
 use policy::placement::rate::CpuRate;
 use policy::time::Nanos;
@@ -12,6 +12,7 @@ use thiserror::Error;
 use super::histogram::Histogram;
 use super::state::{Account, Counts, Cpu, Lock, Machine, PolicyState, Segment, State, Task, TaskLedger, Wait};
 use super::trace::Trace;
+use crate::driver::Driver;
 use crate::fair::{Entity, Runqueue};
 use crate::guest::{Action, Op, Placing, Source, Vm};
 use crate::host::{HostModel, HostParams};
@@ -138,11 +139,14 @@ impl World {
             Source::Sampler { window_ns } => window_ns,
             Source::None | Source::Tracepoint { .. } => NEVER,
         };
-        let policy = matches!(vm.arm.action, Action::Policy(_)).then(|| {
-            let cpus = u32::try_from(usable.len()).unwrap_or(u32::MAX);
-            let view = HostView::new(vm.vcpus, self.host.localities(), cpus);
-            Box::new(PolicyState { view, state: PauseState::new(vm.vcpus), dirty: Vec::new() })
-        });
+        let policy = match vm.arm.action {
+            Action::Policy(config) => {
+                let cpus = u32::try_from(usable.len()).unwrap_or(u32::MAX);
+                let view = HostView::new(vm.vcpus, self.host.localities(), cpus);
+                Some(Box::new(PolicyState { driver: Driver::new(view, config), dirty: Vec::new() }))
+            }
+            Action::Nothing | Action::Yield | Action::Park { .. } => None,
+        };
         let new_lock = |&kind| Lock { kind, owner: None, waiters: Default::default(), turn: 0, last_cpu: usable[0] };
         self.vms.push(Machine {
             locks: vm.locks.iter().map(new_lock).collect(),
@@ -225,6 +229,17 @@ impl World {
     #[must_use]
     pub fn trace(&self) -> &Trace {
         &self.trace
+    }
+
+    /// Has the policy of every VM keep a log of its decisions; call it before time passes.
+    pub fn keep_logs(&mut self) {
+        self.vms.iter_mut().filter_map(|vm| vm.policy.as_mut()).for_each(|policy| policy.driver.keep_log());
+    }
+
+    /// The decision log of a VM, by index; `None` if it has no policy or keeps none.
+    #[must_use]
+    pub fn decision_log(&self, vm: usize) -> Option<&[u8]> {
+        self.vms.get(vm)?.policy.as_ref()?.driver.log()
     }
 
     /// Names of all tasks, as `vm/index`.
