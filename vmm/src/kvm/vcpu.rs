@@ -123,6 +123,12 @@ impl Vcpu {
         Ok(self.fd.get_regs()?.rip)
     }
 
+    /// Queues a non-maskable interrupt (`KVM_NMI`); the guest takes it when it is entered next.
+    pub fn queue_nmi(&self) {
+        // KVM only takes note of it (arch/x86/kvm/x86.c, kvm_vcpu_ioctl_nmi), which cannot fail.
+        let _ = self.fd.nmi();
+    }
+
     /// KVM's counters of this vCPU.
     ///
     /// # Errors

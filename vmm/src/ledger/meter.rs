@@ -4,10 +4,12 @@
 //!
 //! Ticks are turned into nanoseconds by the run's own wall time, so the counter's frequency need not be known; it has to be
 //! constant, as it is on every processor of the last fifteen years (CPUID.80000007H:EDX[8], invariant TSC). One writer, the
-//! vCPU's thread; readers at any time.
+//! vCPU's thread; readers at any time, and none of them holds the writer up: where a stretch began is behind a sequence
+//! number, and a reader that met a change reads again.
 
 use std::arch::x86_64::_rdtsc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::Instant;
 
 use super::Measured;
@@ -31,7 +33,35 @@ pub struct Meter {
     outside_ticks: AtomicU64,
     outside_long_ticks: AtomicU64,
     sipi_ticks: AtomicU64,
+    begun: Begun,
 }
+
+/// Where the stretch that is under way began; as of the thread's and the process' clocks.
+#[derive(Debug, Default)]
+struct Begun {
+    /// Odd while the writer changes what is below or adds a stretch up.
+    sequence: AtomicU64,
+    /// [`clock_ns`]; 0 between stretches.
+    at_ns: AtomicU64,
+    at_ticks: AtomicU64,
+    cpu_ns: AtomicU64,
+    waited_ns: AtomicU64,
+    guest_ns: AtomicU64,
+}
+
+impl Begun {
+    /// Lets the writer change several numbers that belong together.
+    fn change(&self, change: impl FnOnce(&Self)) {
+        let sequence = self.sequence.load(Ordering::Relaxed);
+        self.sequence.store(sequence.wrapping_add(1), Ordering::Relaxed);
+        fence(Ordering::Release);
+        change(self);
+        self.sequence.store(sequence.wrapping_add(2), Ordering::Release);
+    }
+}
+
+/// Times a reader begins again before it takes numbers that may not belong together.
+const READS: u32 = 8;
 
 /// A stretch in the run loop, from entering it to leaving it.
 #[derive(Debug)]
@@ -50,27 +80,72 @@ impl Meter {
     pub fn start(&self) -> Stretch<'_> {
         let before = ThreadTimes::now();
         let now = ticks();
-        Stretch {
-            meter: self,
-            started: Instant::now(),
-            started_ticks: now,
-            before,
-            left_ticks: now,
-            entered_ticks: now,
+        let started = Instant::now();
+        self.begun.change(|begun| {
+            for (number, value) in [
+                (&begun.at_ns, clock_ns(started)),
+                (&begun.at_ticks, now),
+                (&begun.cpu_ns, before.cpu_ns),
+                (&begun.waited_ns, before.waited_ns),
+                (&begun.guest_ns, before.guest_ns),
+            ] {
+                number.store(value, Ordering::Relaxed);
+            }
+        });
+        Stretch { meter: self, started, started_ticks: now, before, left_ticks: now, entered_ticks: now }
+    }
+
+    /// What was measured up to now, the stretch that is under way included; `times` gives what the kernel has charged to
+    /// the metered thread. Any thread may ask.
+    #[must_use]
+    pub fn measured_now(&self, mut times: impl FnMut() -> ThreadTimes) -> Measured {
+        for _ in 1..READS {
+            let before = self.begun.sequence.load(Ordering::Acquire);
+            let measured = self.measured_with(&times());
+            fence(Ordering::Acquire);
+            if before.is_multiple_of(2) && self.begun.sequence.load(Ordering::Relaxed) == before {
+                return measured;
+            }
         }
+        self.measured_with(&times())
+    }
+
+    fn measured_with(&self, times: &ThreadTimes) -> Measured {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let begun = &self.begun;
+        let at_ns = get(&begun.at_ns);
+        if at_ns == 0 {
+            return self.measured();
+        }
+        let before = ThreadTimes {
+            cpu_ns: get(&begun.cpu_ns),
+            waited_ns: get(&begun.waited_ns),
+            guest_ns: get(&begun.guest_ns),
+        };
+        let since = times.since(&before);
+        self.measured_over(
+            clock_ns(Instant::now()).saturating_sub(at_ns),
+            ticks().saturating_sub(get(&begun.at_ticks)),
+            &since,
+        )
     }
 
     /// What was measured in the stretches that have ended; without what KVM itself counts.
     #[must_use]
     pub fn measured(&self) -> Measured {
+        self.measured_over(0, 0, &ThreadTimes::default())
+    }
+
+    /// With a stretch of this length that is not added up yet.
+    fn measured_over(&self, more_ns: u64, more_ticks: u64, more: &ThreadTimes) -> Measured {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let (wall_ns, wall_ticks) = (get(&self.wall_ns), get(&self.wall_ticks));
+        let (wall_ns, wall_ticks) = (get(&self.wall_ns) + more_ns, get(&self.wall_ticks) + more_ticks);
         let ns = |counter: &AtomicU64| to_ns(get(counter), wall_ns, wall_ticks);
         Measured {
             wall_ns,
-            cpu_ns: get(&self.cpu_ns),
-            waited_ns: get(&self.waited_ns),
-            guest_ns: get(&self.guest_ns),
+            cpu_ns: get(&self.cpu_ns) + more.cpu_ns,
+            waited_ns: get(&self.waited_ns) + more.waited_ns,
+            guest_ns: get(&self.guest_ns) + more.guest_ns,
             halt_wait_ns: None,
             polled_ns: None,
             sipi_ns: ns(&self.sipi_ticks),
@@ -110,15 +185,18 @@ impl Drop for Stretch<'_> {
         add(&self.meter.outside_ticks, now.saturating_sub(self.left_ticks));
         let times = ThreadTimes::now().since(&self.before);
         let wall = u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        for (counter, by) in [
-            (&self.meter.wall_ns, wall),
-            (&self.meter.wall_ticks, ticks().saturating_sub(self.started_ticks)),
-            (&self.meter.cpu_ns, times.cpu_ns),
-            (&self.meter.waited_ns, times.waited_ns),
-            (&self.meter.guest_ns, times.guest_ns),
-        ] {
-            add(counter, by);
-        }
+        self.meter.begun.change(|begun| {
+            for (counter, by) in [
+                (&self.meter.wall_ns, wall),
+                (&self.meter.wall_ticks, ticks().saturating_sub(self.started_ticks)),
+                (&self.meter.cpu_ns, times.cpu_ns),
+                (&self.meter.waited_ns, times.waited_ns),
+                (&self.meter.guest_ns, times.guest_ns),
+            ] {
+                add(counter, by);
+            }
+            begun.at_ns.store(0, Ordering::Relaxed);
+        });
     }
 }
 
@@ -132,6 +210,13 @@ fn add(counter: &AtomicU64, by: u64) {
 fn ticks() -> u64 {
     // SAFETY: every x86-64 processor has RDTSC, and Linux leaves it allowed (prctl PR_SET_TSC).
     unsafe { _rdtsc() }
+}
+
+/// Time since the process first asked, in nanoseconds, never 0.
+fn clock_ns(now: Instant) -> u64 {
+    static FIRST: OnceLock<Instant> = OnceLock::new();
+    let since = now.saturating_duration_since(*FIRST.get_or_init(|| now));
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX).saturating_add(1)
 }
 
 /// Ticks as their share of wall time.
@@ -149,6 +234,22 @@ mod tests {
         assert_eq!(to_ns(50, 1_000, 200), 250);
         assert_eq!(to_ns(u64::MAX, u64::MAX, 1), u64::MAX);
         assert_eq!(to_ns(5, 0, 0), 0);
+    }
+
+    #[test]
+    fn a_stretch_is_seen_while_it_lasts_and_counted_once() {
+        let meter = Meter::default();
+        let times = ThreadTimes::now;
+        assert_eq!(meter.measured_now(times), Measured::default());
+        let stretch = meter.start();
+        let wait = Instant::now();
+        while wait.elapsed().as_micros() < 100 {}
+        let during = meter.measured_now(times);
+        assert!(during.wall_ns >= 100_000, "{during:?}");
+        drop(stretch);
+        let after = meter.measured();
+        assert!(after.wall_ns >= during.wall_ns && after.cpu_ns >= during.cpu_ns, "{during:?} {after:?}");
+        assert_eq!(meter.measured_now(times), after);
     }
 
     #[test]

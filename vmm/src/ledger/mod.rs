@@ -15,6 +15,7 @@
 //!
 //! Invariant: the six terms add up to wall time, unless what was measured is more than wall time.
 
+pub mod growing;
 pub mod meter;
 pub mod thread_times;
 

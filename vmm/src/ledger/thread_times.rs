@@ -6,7 +6,18 @@ use std::fs::File;
 use std::io::Read;
 use std::mem::MaybeUninit;
 
+use topology::id::HostCpu;
+
 use crate::host::runqueue::proc_text;
+
+/// What a thread is doing, as `/proc` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Doing {
+    /// It is not runnable.
+    pub sleeps: bool,
+    /// The CPU it is on or was on last.
+    pub last_cpu: HostCpu,
+}
 
 /// Times of a thread since it was started, in nanoseconds. What cannot be read is 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,7 +39,23 @@ impl ThreadTimes {
         let guest_ns = stat.map_or(0, |stat| stat.guest_ticks.saturating_mul(tick_ns()));
         let waited = read("/proc/thread-self/schedstat", &mut text).and_then(proc_text::schedstat);
         // Last: what the reading took is in it.
-        Self { waited_ns: waited.map_or(0, |stat| stat.waited_ns), guest_ns, cpu_ns: cpu_ns() }
+        let cpu_ns = cpu_ns(libc::CLOCK_THREAD_CPUTIME_ID);
+        Self { waited_ns: waited.map_or(0, |stat| stat.waited_ns), guest_ns, cpu_ns }
+    }
+
+    /// Another thread's of this process, and what it is doing. It is not stopped for that. `None` if there is no such
+    /// thread.
+    #[must_use]
+    pub fn of(tid: i32) -> Option<(Self, Doing)> {
+        let mut text = [0; 1024];
+        let stat = read(&format!("/proc/self/task/{tid}/stat"), &mut text).and_then(proc_text::stat)?;
+        let waited = read(&format!("/proc/self/task/{tid}/schedstat"), &mut text).and_then(proc_text::schedstat);
+        let times = Self {
+            waited_ns: waited.map_or(0, |stat| stat.waited_ns),
+            guest_ns: stat.guest_ticks.saturating_mul(tick_ns()),
+            cpu_ns: cpu_ns(thread_clock(tid)),
+        };
+        Some((times, Doing { sleeps: stat.state != b'R', last_cpu: HostCpu(stat.cpu) }))
     }
 
     /// What has come since `earlier`.
@@ -47,10 +74,15 @@ fn read<'a>(path: &str, text: &'a mut [u8]) -> Option<&'a [u8]> {
     text.get(..length)
 }
 
-fn cpu_ns() -> u64 {
+/// The clock of a thread's CPU time (include/linux/posix-timers_types.h, `CPUCLOCK_PERTHREAD_MASK | CPUCLOCK_SCHED`).
+const fn thread_clock(tid: i32) -> libc::clockid_t {
+    (!tid << 3) | 4 | 2
+}
+
+fn cpu_ns(clock: libc::clockid_t) -> u64 {
     let mut time = MaybeUninit::<libc::timespec>::uninit();
     // SAFETY: the call writes the struct it is given, and says so by its result.
-    if unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, time.as_mut_ptr()) } != 0 {
+    if unsafe { libc::clock_gettime(clock, time.as_mut_ptr()) } != 0 {
         return 0;
     }
     // SAFETY: written by the call that succeeded.
@@ -63,4 +95,17 @@ fn tick_ns() -> u64 {
     // SAFETY: sysconf has no memory effects.
     let per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
     u64::try_from(per_second).ok().filter(|rate| *rate > 0).map_or(10_000_000, |rate| 1_000_000_000 / rate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_main_thread_is_seen_from_outside() {
+        let tid = i32::try_from(std::process::id()).unwrap();
+        let (main, _) = ThreadTimes::of(tid).expect("the main thread is there");
+        assert!(main.cpu_ns > 0);
+        assert!(ThreadTimes::of(i32::MAX).is_none());
+    }
 }

@@ -16,6 +16,8 @@ pub enum Request {
     Run,
     /// Stop running guest code, keep everything.
     Pause,
+    /// Send the guest a non-maskable interrupt; in the state that it is in.
+    Nmi,
     /// End the thread.
     Finish,
 }

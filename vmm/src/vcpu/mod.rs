@@ -10,3 +10,4 @@ pub mod hook;
 pub mod kick;
 pub mod run_loop;
 pub mod thread;
+pub mod watch;

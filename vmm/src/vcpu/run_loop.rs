@@ -87,18 +87,23 @@ impl<H: AccessHandler, K: VcpuHook> RunLoop<'_, H, K> {
     /// Created and paused: waits for a request. Gives the end when there is one.
     pub fn serve(&mut self) -> End {
         loop {
-            match self.mailbox.next() {
-                Request::Run => {
-                    self.mailbox.arrived(State::Running);
-                    self.first_run.get_or_init(Instant::now);
-                    let end = self.run_guest();
-                    self.hook.resting();
-                    if let Some(end) = end {
-                        return end;
-                    }
+            let state = match self.mailbox.next() {
+                Request::Run => State::Running,
+                Request::Pause => State::Paused,
+                Request::Nmi => {
+                    self.vcpu.queue_nmi();
+                    self.mailbox.state()
                 }
-                Request::Pause => self.mailbox.arrived(State::Paused),
                 Request::Finish => return End::Asked,
+            };
+            self.mailbox.arrived(state);
+            if state == State::Running {
+                self.first_run.get_or_init(Instant::now);
+                let end = self.run_guest();
+                self.hook.resting();
+                if let Some(end) = end {
+                    return end;
+                }
             }
         }
     }

@@ -18,6 +18,7 @@ use super::counters::ExitCounters;
 use super::hook::VcpuHook;
 use super::kick::{self, Kickable};
 use super::run_loop::{AccessHandler, End, RunLoop};
+use super::watch::VcpuWatch;
 use crate::host::affinity;
 use crate::kvm::stats::{Stats, StatsError};
 use crate::kvm::vcpu::Vcpu;
@@ -50,13 +51,40 @@ pub struct Shared {
     first_run: OnceLock<Instant>,
 }
 
+impl Shared {
+    pub(super) fn tid(&self) -> Option<i32> {
+        Some(self.tid.load(Ordering::Acquire)).filter(|tid| *tid != 0)
+    }
+
+    pub(super) fn state(&self) -> State {
+        self.mailbox.state()
+    }
+
+    pub(super) const fn exits(&self) -> &ExitCounters {
+        &self.exits
+    }
+
+    pub(super) const fn meter(&self) -> &Meter {
+        &self.meter
+    }
+
+    /// What was measured, with what KVM itself counts.
+    pub(super) fn with_kvm(measured: Measured, stats: Result<&Stats, &StatsError>) -> Measured {
+        let reading = stats.ok().and_then(|stats| stats.read().ok());
+        let get = |name: &str| reading.as_ref().and_then(|reading| reading.get_ns(name));
+        let polled = get("halt_poll_success_ns").zip(get("halt_poll_fail_ns"));
+        let polled_ns = polled.map(|(success, fail)| success.saturating_add(fail));
+        Measured { halt_wait_ns: get("halt_wait_ns"), polled_ns, ..measured }
+    }
+}
+
 /// A vCPU thread, from outside.
 #[derive(Debug)]
 pub struct VcpuHandle {
     index: VcpuIndex,
     apic_id: ApicId,
     shared: Arc<Shared>,
-    stats: Result<Stats, StatsError>,
+    stats: Arc<Result<Stats, StatsError>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -68,7 +96,7 @@ impl ThreadId {
     /// As [`VcpuHandle::tid`].
     #[must_use]
     pub fn get(&self) -> Option<i32> {
-        Some(self.0.tid.load(Ordering::Acquire)).filter(|tid| *tid != 0)
+        self.0.tid()
     }
 }
 
@@ -103,7 +131,7 @@ impl VcpuHandle {
         L: EndListener + 'static,
     {
         let shared = Arc::new(Shared::default());
-        let stats = vcpu.stats();
+        let stats = Arc::new(vcpu.stats());
         let of_thread = Arc::clone(&shared);
         let thread = thread::Builder::new()
             .name(format!("vcpu{index}"))
@@ -128,10 +156,7 @@ impl VcpuHandle {
     /// Its thread id; `None` until the thread has run its first instruction.
     #[must_use]
     pub fn tid(&self) -> Option<i32> {
-        match self.shared.tid.load(Ordering::Acquire) {
-            0 => None,
-            tid => Some(tid),
-        }
+        self.shared.tid()
     }
 
     /// The same for others.
@@ -166,21 +191,21 @@ impl VcpuHandle {
     ///
     /// # Errors
     /// [`StatsError`].
-    pub const fn stats(&self) -> Result<&Stats, &StatsError> {
-        self.stats.as_ref()
+    pub fn stats(&self) -> Result<&Stats, &StatsError> {
+        Result::as_ref(&self.stats)
+    }
+
+    /// What others may look at while it runs.
+    #[must_use]
+    pub fn watch(&self) -> VcpuWatch {
+        let (shared, stats) = (Arc::clone(&self.shared), Arc::clone(&self.stats));
+        VcpuWatch { index: self.index, apic_id: self.apic_id, shared, stats }
     }
 
     /// Where its time went while it ran guest code, up to its last pause or its end.
     #[must_use]
     pub fn ledger(&self) -> Ledger {
-        let reading = self.stats.as_ref().ok().and_then(|stats| stats.read().ok());
-        let get = |name: &str| reading.as_ref().and_then(|reading| reading.get_ns(name));
-        let polled = get("halt_poll_success_ns").zip(get("halt_poll_fail_ns"));
-        Ledger::of(&Measured {
-            halt_wait_ns: get("halt_wait_ns"),
-            polled_ns: polled.map(|(success, fail)| success.saturating_add(fail)),
-            ..self.shared.meter.measured()
-        })
+        Ledger::of(&Shared::with_kvm(self.shared.meter.measured(), self.stats()))
     }
 
     /// How long it was in the run loop, in nanoseconds, up to its last pause or its end.
@@ -349,7 +374,7 @@ mod tests {
                 index: VcpuIndex(index),
                 apic_id: ApicId(index),
                 shared: Arc::default(),
-                stats: Err(StatsError::Unsupported),
+                stats: Arc::new(Err(StatsError::Unsupported)),
                 thread: Some(thread::spawn(body)),
             }
         };
