@@ -73,7 +73,7 @@ prop_compose! {
     }
 }
 
-/// Runs the steps through the policy and writes the log beside it.
+/// Runs the steps through the policy and writes the log beside it. Half way others are the parameters.
 fn record(steps: &[Step], config: &PauseConfig) -> (Vec<u8>, Vec<Record>) {
     let places = vec![Some(Locality { cluster: 1, llc: 2, node: HostNode(3) }), None];
     let mut view = HostView::new(16, places, 2);
@@ -82,11 +82,16 @@ fn record(steps: &[Step], config: &PauseConfig) -> (Vec<u8>, Vec<Record>) {
     let mut writer = Writer::new(&view, config, &mut bytes);
     // Near the end of the clock's range, so that it wraps.
     let mut now = Nanos(u64::MAX - 50_000_000);
-    for step in steps {
+    let mut config = *config;
+    for (number, step) in steps.iter().enumerate() {
         now = now.after(step.pause_ns);
+        if number == steps.len() / 2 {
+            config = PauseConfig { park_named_ns: 3_000_000, bail_after: 1, ..config };
+        }
+        writer.parameters(&config, now, &mut bytes);
         view.set(VcpuIndex(step.changed), step.seen);
         view.set_utilisation(step.utilisation);
-        let decision = decide(&step.event, &view, &mut state, config, now);
+        let decision = decide(&step.event, &view, &mut state, &config, now);
         writer.decision(&step.event, &view, &decision, now, &mut bytes);
         records.push(Record::Decision { now, event: step.event, decision });
         if let Act::YieldTo { .. } | Act::Park { .. } = decision.act {
@@ -97,7 +102,7 @@ fn record(steps: &[Step], config: &PauseConfig) -> (Vec<u8>, Vec<Record>) {
                 parked: step.parked,
                 donated_ns: step.pause_ns,
             };
-            state.outcome(&event, config, now);
+            state.outcome(&event, &config, now);
             writer.outcome(&event, now, &mut bytes);
             records.push(Record::Outcome { now, event });
         }

@@ -40,7 +40,7 @@ pub use numa::{NodeConfig, NumaEntry};
 pub use offer::{CpuMask, OfferPlan, PvChoice, PvFeature, QuietExit, QuietExits};
 pub use pause::{
     InjectionConfig, MechanismChoice, PauseMode, PauseParameter, PausePlan, SourceChoice, SourceParameters,
-    known_parameters,
+    known_parameters, set_parameters,
 };
 pub use placement::PlacementConfig;
 pub use serial::SerialConfig;

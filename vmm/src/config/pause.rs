@@ -115,6 +115,16 @@ pub struct PauseParameter {
 }
 
 impl PauseParameter {
+    /// The parameter `name` with a value; whether that is in its range shows when it is applied.
+    ///
+    /// # Errors
+    /// [`ValueError::UnknownKey`].
+    pub fn new(name: &str, value: u64) -> Result<Self, ValueError> {
+        let known = known_parameters();
+        let at = known.iter().position(|one| *one == name).ok_or_else(|| unknown_key(name, &known))?;
+        Ok(Self { at, value })
+    }
+
     /// Its name, one of [`known_parameters`].
     #[must_use]
     pub fn name(&self) -> &'static str {
@@ -280,8 +290,19 @@ pub struct PausePlan {
 /// # Errors
 /// [`ValueError::OutOfRange`] for the first parameter outside its range.
 pub(super) fn apply(parameters: &[PauseParameter]) -> Result<(PauseConfig, SourceParameters), ValueError> {
-    let policy = overlay(PauseConfig::default(), parameters)?;
-    let sources = overlay(SourceParameters::default(), parameters)?;
+    set_parameters((PauseConfig::default(), SourceParameters::default()), parameters)
+}
+
+/// Applies parameters by name over others, which have passed this.
+///
+/// # Errors
+/// [`ValueError::OutOfRange`] for the first parameter outside its range.
+pub fn set_parameters(
+    (policy, sources): (PauseConfig, SourceParameters),
+    parameters: &[PauseParameter],
+) -> Result<(PauseConfig, SourceParameters), ValueError> {
+    let policy = overlay(policy, parameters)?;
+    let sources = overlay(sources, parameters)?;
     policy.validate().map_err(|error| ValueError::OutOfRange {
         name: error.name,
         value: error.value,

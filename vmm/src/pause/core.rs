@@ -4,16 +4,20 @@
 //! No system calls but those of the log. Invariant: view and book agree on who wants a CPU, and what was seen of a vCPU
 //! that is stopped or parked changes neither.
 
-use policy::pause::{Decision, HostView, PauseConfig, PauseEvent, PauseState, VcpuState, VcpuView, decide};
+use policy::pause::{
+    Decision, HostView, OutcomeEvent, PauseConfig, PauseEvent, PauseState, VcpuState, VcpuView, decide,
+};
 use policy::time::Nanos;
 use topology::id::VcpuIndex;
 
 use super::book::Book;
 use super::log::DecisionLog;
+use super::rules::Rules;
 use crate::host::runqueue::ThreadSeen;
 
 /// What the mutex guards.
 pub(super) struct Core {
+    pub(super) rules: Rules,
     pub(super) view: HostView,
     pub(super) state: PauseState,
     pub(super) book: Book,
@@ -24,9 +28,19 @@ impl Core {
     pub(super) fn decide(&mut self, event: &PauseEvent, config: &PauseConfig, now: Nanos) -> Decision {
         let decision = decide(event, &self.view, &mut self.state, config, now);
         if let Some(log) = &mut self.log {
+            log.decided_by(config, now);
             log.decision(event, &self.view, &decision, now);
         }
         decision
+    }
+
+    /// Takes in how an action that the policy chose has ended.
+    pub(super) fn outcome(&mut self, event: &OutcomeEvent, config: &PauseConfig, now: Nanos) {
+        self.state.outcome(event, config, now);
+        if let Some(log) = &mut self.log {
+            log.decided_by(config, now);
+            log.outcome(event, now);
+        }
     }
 
     /// Takes in what a look at a thread showed.
@@ -84,11 +98,13 @@ mod tests {
     use topology::id::HostCpu;
 
     use super::*;
+    use crate::config::PausePlan;
 
     #[test]
     fn a_vcpu_seen_on_a_cpu_runs_there_and_one_that_may_be_is_unknown() {
         let (view, state, book) = (HostView::new(2, Vec::new(), 2), PauseState::new(2), Book::new(2));
-        let mut core = Core { view, state, book, log: None };
+        let rules = Rules::new(&PausePlan::default(), PauseConfig::default(), 2);
+        let mut core = Core { rules, view, state, book, log: None };
         let vcpu = VcpuIndex(1);
         core.view.set(vcpu, VcpuView { state: VcpuState::Unknown, ..VcpuView::default() });
         let exact = ThreadSeen { runqueue: Some(3), on_cpu: Some(true), runnable: Some(true), cpu: Some(HostCpu(0)) };

@@ -7,7 +7,7 @@
 //! mutex, so that no wake-up by name is lost.
 
 use std::io;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use policy::pause::{
@@ -18,14 +18,17 @@ use topology::id::{ApicId, HostCpu, VcpuIndex};
 
 use super::book::Book;
 use super::core::Core;
-use super::deed::{Deed, FixedBounds, Then};
+use super::deed::{Deed, Then};
 use super::effective::Grant;
 use super::log::DecisionLog;
+use super::rules::{Attached, Rules};
 use super::runqueue::RunqueueView;
 use super::seat::Seat;
-use super::trial::YieldTrial;
-use crate::config::{MechanismChoice, PauseMode};
+use super::source::{PauseSource, decides};
+use super::trial::{Terms, YieldTrial};
+use crate::config::{MechanismChoice, PauseMode, PausePlan};
 use crate::host::runqueue::ThreadSeen;
+use crate::vcpu::kick;
 
 /// A vCPU that was silent for this long is looked at before it is judged.
 const SILENT_NS: u64 = 1_000_000;
@@ -36,38 +39,31 @@ const MOST_EXACT_LOOKS: usize = 64;
 
 /// What a driver is made from.
 pub struct DriverParts {
-    /// How much is done.
-    pub mode: PauseMode,
-    /// The mechanism that is always used, or `Auto` for the policy's choice.
-    pub mechanism: MechanismChoice,
-    /// Parameters, with the mechanisms that the host grants.
-    pub config: PauseConfig,
+    /// What was asked for; the driver holds to it once it has [adopted](Driver::adopt) it.
+    pub plan: PausePlan,
     /// APIC ids by vCPU index.
     pub apic_ids: Vec<ApicId>,
     /// Host CPUs that the vCPU threads may use.
     pub usable_cpus: u32,
     /// How runqueues are looked at.
     pub runqueues: Arc<dyn RunqueueView>,
-    /// The probe of `sched_yield`.
-    pub trial: YieldTrial,
-    /// Where decisions are logged.
-    pub decision_log: Option<std::path::PathBuf>,
 }
 
 /// The pause-loop handling of one VM.
 pub struct Driver {
-    mode: PauseMode,
-    mechanism: MechanismChoice,
-    config: PauseConfig,
-    bounds: FixedBounds,
     /// vCPUs by APIC id.
     by_apic_id: Vec<Option<VcpuIndex>>,
     seats: Box<[Seat]>,
     core: Mutex<Core>,
     parked: AtomicUsize,
     runqueues: Arc<dyn RunqueueView>,
+    /// Mirrors [`Rules::look`].
+    looks: AtomicBool,
     unseen: Mutex<Option<String>>,
     trial: YieldTrial,
+    attached: Mutex<Attached>,
+    /// Grows with each change of what is attached.
+    generation: AtomicU64,
 }
 
 /// A report of a vCPU that it spins, as its source saw it.
@@ -91,6 +87,8 @@ pub(super) struct Order {
     /// Whom to rouse once the lock is let go.
     rouse: Option<VcpuIndex>,
     alone: bool,
+    /// The policy decided it, and is told what came of it.
+    decided: bool,
 }
 
 impl Driver {
@@ -106,20 +104,51 @@ impl Driver {
             by_apic_id[id.index()] = Some(index);
         }
         let view = HostView::new(vcpus, Vec::new(), parts.usable_cpus);
-        let log = parts.decision_log.map(|path| DecisionLog::create(&path, &view, &parts.config)).transpose()?;
+        let rules = Rules::new(&parts.plan, parts.plan.policy, vcpus);
+        let log = parts.plan.decision_log.map(|path| DecisionLog::create(&path, &view, &rules.config)).transpose()?;
         Ok(Self {
-            mode: parts.mode,
-            mechanism: parts.mechanism,
-            bounds: FixedBounds::new(&parts.config, vcpus),
-            config: parts.config,
             by_apic_id,
             seats: std::iter::repeat_with(Seat::default).take(vcpus).collect(),
-            core: Mutex::new(Core { view, state: PauseState::new(vcpus), book: Book::new(vcpus), log }),
+            core: Mutex::new(Core { rules, view, state: PauseState::new(vcpus), book: Book::new(vcpus), log }),
             parked: AtomicUsize::new(0),
             runqueues: parts.runqueues,
+            looks: AtomicBool::new(false),
             unseen: Mutex::new(None),
-            trial: parts.trial,
+            trial: YieldTrial::default(),
+            attached: Mutex::default(),
+            generation: AtomicU64::new(0),
         })
+    }
+
+    /// Decides by `plan` from now on, with the mechanisms of `config` and `sources`, and kicks the vCPUs, so that their
+    /// threads attach these and whoever is parked looks again.
+    pub(super) fn adopt(
+        &self,
+        plan: &PausePlan,
+        config: PauseConfig,
+        terms: Terms,
+        sources: Vec<Arc<dyn PauseSource>>,
+    ) {
+        let rules = Rules::new(plan, config, self.seats.len());
+        self.looks.store(rules.look(self.seats.len()), Ordering::Relaxed);
+        self.trial.set_terms(terms);
+        self.lock().rules = rules;
+        let attached = Attached { plan: plan.clone(), sources };
+        *self.attached.lock().unwrap_or_else(PoisonError::into_inner) = attached;
+        self.generation.fetch_add(1, Ordering::Release);
+        for seat in &self.seats {
+            kick::kick(seat.tid.load(Ordering::Acquire), kick::signal());
+        }
+    }
+
+    /// Grows with each [`Driver::adopt`].
+    pub(super) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// The sources that hold.
+    pub(super) fn attached(&self) -> Attached {
+        self.attached.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The seats, in the order of the vCPUs.
@@ -134,8 +163,8 @@ impl Driver {
     }
 
     /// The parameters, without a mechanism that has shown itself useless.
-    fn config(&self) -> PauseConfig {
-        let mut config = self.config;
+    fn config(&self, rules: &Rules) -> PauseConfig {
+        let mut config = rules.config;
         config.mechanisms.sched_yield &= !self.trial.withdraws();
         config
     }
@@ -208,7 +237,12 @@ impl Driver {
             self.seat(owner).named.store(true, Ordering::Relaxed);
         }
         let alone = core.view.get(source).and_then(|view| view.runqueue) == Some(1);
-        let (deed, quiet_until) = if self.mechanism == MechanismChoice::Auto {
+        let Rules { mode, mechanism, bounds, .. } = core.rules;
+        let config = self.config(&core.rules);
+        let (deed, quiet_until) = if !decides(mode) {
+            // Switched off while the report was on its way.
+            (Deed::NOTHING, now)
+        } else if mechanism == MechanismChoice::Auto {
             let event = PauseEvent {
                 source,
                 owner,
@@ -217,21 +251,24 @@ impl Driver {
                 named_since_entry,
                 descheduled: report.descheduled,
             };
-            let decision = core.decide(&event, &self.config(), now);
+            let decision = core.decide(&event, &config, now);
             (Deed::of(decision.act), decision.quiet_until)
         } else {
-            (Deed::fixed(self.mechanism, owner, named_since_entry, self.bounds, now), now)
+            (Deed::fixed(mechanism, owner, named_since_entry, bounds, now), now)
         };
-        if self.mode != PauseMode::Act {
-            return Order { deed: Deed::NOTHING, quiet_until, rouse: None, alone };
+        if mode != PauseMode::Act {
+            return Order { deed: Deed::NOTHING, quiet_until, rouse: None, alone, decided: false };
         }
         self.prepare(&mut core, source, &deed);
         let rouse = deed.wake.filter(|target| *target != source && self.release(&mut core, *target));
-        Order { deed, quiet_until, rouse, alone }
+        Order { deed, quiet_until, rouse, alone, decided: mechanism == MechanismChoice::Auto }
     }
 
     /// Looks at the threads whose state is not known from what they reported. Without the lock.
     fn look(&self, source: VcpuIndex, owner: Option<VcpuIndex>, now: Nanos) -> Vec<(VcpuIndex, ThreadSeen)> {
+        if !self.looks.load(Ordering::Relaxed) {
+            return Vec::new();
+        }
         self.runqueues.wanted();
         let silent = |vcpu: VcpuIndex| now.since(self.seat(vcpu).heard()) > SILENT_NS;
         // From the source on, so that in a large VM every vCPU is looked at by somebody.
@@ -339,12 +376,10 @@ impl Driver {
             core.unpark(source);
             self.parked.store(core.view.parked_count(), Ordering::Relaxed);
         }
-        if let (Some(outcome), MechanismChoice::Auto) = (outcome, self.mechanism) {
+        if let (Some(outcome), true) = (outcome, order.decided) {
             let event = OutcomeEvent { source, target: order.deed.target, outcome, parked, donated_ns: took_ns };
-            core.state.outcome(&event, &self.config(), now);
-            if let Some(log) = &mut core.log {
-                log.outcome(&event, now);
-            }
+            let config = self.config(&core.rules);
+            core.outcome(&event, &config, now);
         }
     }
 

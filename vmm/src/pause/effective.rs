@@ -35,6 +35,15 @@ impl Grant {
         Self { name: name.to_owned(), asked: true, granted: false, why: why.into(), remedy }
     }
 
+    /// Why, and what to do, in words.
+    #[must_use]
+    pub fn in_words(&self) -> String {
+        match &self.remedy {
+            Some(remedy) => format!("{}; {remedy}", self.why),
+            None => self.why.clone(),
+        }
+    }
+
     /// Something that was not asked for.
     #[must_use]
     pub fn unasked(name: &str, why: impl Into<String>) -> Self {
@@ -42,11 +51,17 @@ impl Grant {
     }
 }
 
-/// The state of the pause handling that a run really had.
+/// The state of the pause handling that a machine really has, or had when it ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Effective {
     /// The mode, as `--pause` spells it.
     pub mode: String,
+    /// The source asked for, as `--pause-source` spells it.
+    #[serde(default)]
+    pub source: String,
+    /// The mechanism asked for, as `--pause-mechanism` spells it.
+    #[serde(default)]
+    pub mechanism: String,
     /// Where events come from.
     pub sources: Vec<Grant>,
     /// The first vCPU whose PAUSE exits could not be seen though the tracepoint was granted, and why.

@@ -17,7 +17,7 @@ use crate::vcpu::kick;
 
 /// A helper thread; ends when this is dropped.
 #[derive(Debug)]
-pub(super) struct Helper {
+pub struct Helper {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }

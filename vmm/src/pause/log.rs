@@ -38,6 +38,13 @@ impl DecisionLog {
         Ok(Self { file, writer, buffer, failed: None })
     }
 
+    /// What follows is decided by these parameters.
+    pub(super) fn decided_by(&mut self, config: &PauseConfig, now: Nanos) {
+        if self.failed.is_none() {
+            self.writer.parameters(config, now, &mut self.buffer);
+        }
+    }
+
     pub(super) fn decision(&mut self, event: &PauseEvent, view: &HostView, decision: &Decision, now: Nanos) {
         if self.failed.is_none() {
             self.writer.decision(event, view, decision, now, &mut self.buffer);

@@ -6,28 +6,34 @@
 //!                                                                            |                              |
 //!                                                              decision log, counters  <-  outcome  <-------+
 //! ```
-//! [`setup`] finds out what the host grants and puts the parts together. Invariant: whatever a guest reports is a hint;
+//! [`setup`] puts the parts together, and [`control`] finds out what the host grants, then and whenever something else is
+//! asked for. Invariant: whatever a guest reports is a hint;
 //! it costs the guest's own vCPU a bounded time and no other VM anything.
 
 mod book;
 pub mod clock;
+pub mod control;
 mod core;
 mod deed;
 pub mod driver;
 pub mod effective;
 mod exact_view;
-mod helper;
+pub mod helper;
 pub mod inject;
 mod log;
+mod mechanisms;
 pub mod park;
 pub mod port;
+mod rules;
 pub mod runqueue;
 pub mod sampler;
 pub mod seat;
 pub mod setup;
+pub mod source;
 pub mod thread;
 pub mod tracepoint;
 pub mod trial;
 pub mod yielding;
 
+pub use control::{Change, ChangeError, Control};
 pub use log::{ReplayError, replay_file};

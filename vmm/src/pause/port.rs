@@ -1,11 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The pause port from the monitor's side: announced in CPUID, and what a write to it says. The ABI is docs/pause-port.md.
+//! The source `port`, the pause port from the monitor's side: announced in CPUID, and what a write to it says. The ABI is
+//! docs/pause-port.md.
 //!
-//! Pure. Invariant: any bytes are a hint at most; nothing that a guest writes is an error.
+//! Pure but for the look at a vCPU's registers. Invariant: any bytes are a hint at most; nothing that a guest writes is an
+//! error.
+
+use std::io;
 
 use topology::cpuid::CpuidEntry;
 use topology::id::ApicId;
 
+use super::seat::Seat;
+use super::source::{Moment, PauseSource, Spin, Tap, Unavailable, decides};
+use crate::config::{PausePlan, SourceChoice};
+use crate::kvm::vcpu::Vcpu;
 use crate::layout;
 
 /// First leaf of the first hypervisor block.
@@ -36,6 +44,89 @@ pub fn announcement(entries: &[CpuidEntry], spins: u32, counted: bool) -> [Cpuid
             ..CpuidEntry::default()
         },
     ]
+}
+
+/// The source.
+#[derive(Clone, Copy, Debug)]
+pub struct Port {
+    /// The guest was told of it before it booted; it looks once.
+    announced: bool,
+    /// The port that takes a count is served too.
+    counted: bool,
+    spins: u32,
+}
+
+impl Port {
+    /// For a machine that starts as `plan` says; `counted` if KVM shows registers at an exit.
+    #[must_use]
+    pub fn new(plan: &PausePlan, counted: bool) -> Self {
+        let announced = decides(plan.mode) && matches!(plan.source, SourceChoice::Auto | SourceChoice::Port);
+        // In range: checked with the parameters.
+        Self { announced, counted, spins: u32::try_from(plan.sources.port_spins).unwrap_or(u32::MAX) }
+    }
+}
+
+impl PauseSource for Port {
+    fn choice(&self) -> SourceChoice {
+        SourceChoice::Port
+    }
+
+    fn is_asked(&self, plan: &PausePlan) -> bool {
+        decides(plan.mode) && matches!(plan.source, SourceChoice::Auto | SourceChoice::Port)
+    }
+
+    fn available(&self, plan: &PausePlan) -> Result<String, Unavailable> {
+        if !self.announced {
+            return Err(Unavailable {
+                why: "the guest was not told of it, and a guest looks for it once, when it boots".to_owned(),
+                remedy: Some("start with --pause observe or act and --pause-source auto or port, and change them then"),
+            });
+        }
+        let spins = u64::from(self.spins);
+        Ok(if plan.sources.port_spins == spins {
+            "announced to the guest by CPUID".to_owned()
+        } else {
+            format!("announced to the guest by CPUID with port_spins={spins}, which it looked at when it booted")
+        })
+    }
+
+    fn announce(&self, entries: &mut Vec<CpuidEntry>) {
+        if self.announced {
+            let announcement = announcement(entries, self.spins, self.counted);
+            entries.extend(announcement);
+        }
+    }
+
+    fn begin(&self, vcpu: &mut Vcpu) {
+        if self.announced && self.counted {
+            vcpu.share_registers();
+        }
+    }
+
+    fn attach(&self, _plan: &PausePlan, _tid: i32) -> io::Result<Box<dyn Tap>> {
+        Ok(Box::new(PortTap { counted: self.counted, write: None }))
+    }
+}
+
+struct PortTap {
+    counted: bool,
+    write: Option<PortWrite>,
+}
+
+impl Tap for PortTap {
+    fn takes(&mut self, port: u16, data: &[u8]) -> bool {
+        self.write = decode(port, data).filter(|write| !write.counted || self.counted);
+        self.write.is_some()
+    }
+
+    fn tell(&mut self, moment: &mut Moment<'_>, _seat: &Seat) -> Option<Spin> {
+        let Moment::PortWrite(vcpu) = moment else { return None };
+        let write = self.write.take()?;
+        // The guest counts in 32 bits.
+        #[expect(clippy::cast_possible_truncation, reason = "the upper half of RCX is not part of the interface")]
+        let count = write.counted.then(|| vcpu.shared_rcx() as u32);
+        Some(Spin { owner: write.owner, count })
+    }
 }
 
 /// A write to the pause port.

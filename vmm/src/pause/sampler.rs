@@ -1,8 +1,85 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The source `sampler`: does the code at an instruction pointer spin? A PAUSE inside a short backward loop says so.
+//! The source `sampler`: a vCPU that ran for a whole window without an exit is kicked, and looks whether it spins. A PAUSE
+//! inside a short backward loop at its instruction pointer says so.
 //!
-//! Pure. The vCPU's own thread reads the bytes, after a kick; nobody looks at a vCPU that another thread runs.
+//! The vCPU's own thread reads the bytes, after the kick; nobody looks at a vCPU that another thread runs.
 //! Invariant: any bytes are borne, and the answer takes a bounded time.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use vm_memory::{Bytes, GuestAddress};
+
+use super::driver::Driver;
+use super::helper::Helper;
+use super::seat::Seat;
+use super::source::{Moment, PauseSource, Spin, Tap, Unavailable};
+use crate::config::{PausePlan, SourceChoice};
+use crate::kvm::vcpu::Vcpu;
+use crate::layout;
+use crate::memory::GuestRam;
+
+/// The source.
+#[derive(Clone, Debug)]
+pub struct Sampler {
+    ram: GuestRam,
+}
+
+impl Sampler {
+    /// For a machine with this RAM.
+    #[must_use]
+    pub const fn new(ram: GuestRam) -> Self {
+        Self { ram }
+    }
+}
+
+impl PauseSource for Sampler {
+    fn choice(&self) -> SourceChoice {
+        SourceChoice::Sampler
+    }
+
+    fn available(&self, plan: &PausePlan) -> Result<String, Unavailable> {
+        Ok(format!("looks after {} ns without an exit", plan.sources.sampler_window_ns))
+    }
+
+    fn attach(&self, _plan: &PausePlan, _tid: i32) -> io::Result<Box<dyn Tap>> {
+        Ok(Box::new(Look { ram: self.ram.clone() }))
+    }
+
+    fn beside(&self, driver: &Arc<Driver>, plan: &PausePlan) -> io::Result<Option<Helper>> {
+        Helper::sampler(Arc::clone(driver), plan.sources.sampler_window_ns).map(Some)
+    }
+}
+
+struct Look {
+    ram: GuestRam,
+}
+
+impl Tap for Look {
+    fn tell(&mut self, moment: &mut Moment<'_>, seat: &Seat) -> Option<Spin> {
+        let Moment::Interrupted(vcpu) = moment else { return None };
+        if !seat.look_due.swap(false, Ordering::Relaxed) {
+            return None;
+        }
+        seat.sampled.add(1);
+        executes_spin_loop(vcpu, &self.ram).then(Spin::default)
+    }
+}
+
+/// Whether the vCPU's instruction pointer stands in a loop around PAUSE. On the vCPU's own thread, between two runs.
+fn executes_spin_loop(vcpu: &Vcpu, ram: &GuestRam) -> bool {
+    let Ok(rip) = vcpu.instruction_pointer() else { return false };
+    let Some(physical) = vcpu.translate(rip) else { return false };
+    // Within the page: the next one may lie anywhere.
+    let page = physical & !(layout::PAGE_SIZE - 1);
+    let start = physical.saturating_sub(REACH as u64).max(page);
+    let end = (physical + REACH as u64).min(page + layout::PAGE_SIZE);
+    let mut code = [0; 2 * REACH];
+    let length = usize::try_from(end - start).unwrap_or(0).min(code.len());
+    let read = ram.memory().read_slice(&mut code[..length], GuestAddress(start)).is_ok();
+    read && spins(&code[..length], usize::try_from(physical - start).unwrap_or(0))
+}
 
 /// Bytes looked at on either side of the instruction pointer.
 pub const REACH: usize = 64;

@@ -9,22 +9,18 @@ use std::sync::atomic::Ordering;
 use policy::pause::YieldOutcome;
 use policy::time::Nanos;
 use topology::id::VcpuIndex;
-use vm_memory::{Bytes, GuestAddress};
 
 use super::clock;
 use super::deed::Then;
 use super::driver::{Driver, Order, Report};
 use super::helper;
 use super::park::Woken;
-use super::port;
-use super::sampler;
+use super::rules::Attached;
 use super::seat::Seat;
-use super::tracepoint::{self, PauseExits, Tracepoint};
+use super::source::{Moment, PauseSource, Spin, Tap};
 use super::yielding::{current_cpu, sched_yield, switches};
 use crate::host::runqueue::OwnThreads;
 use crate::kvm::vcpu::Vcpu;
-use crate::layout;
-use crate::memory::GuestRam;
 use crate::vcpu::hook::VcpuHook;
 
 /// What the thread of one vCPU brings to the driver.
@@ -32,25 +28,21 @@ pub struct VcpuPause {
     driver: Arc<Driver>,
     me: VcpuIndex,
     kit: Kit,
+    tid: i32,
+    /// The sources' parts on this thread, and the generation they are of.
+    taps: Vec<Box<dyn Tap>>,
+    generation: u64,
     running: bool,
     quiet_until: Nanos,
     switches: u64,
     count: Option<u32>,
-    write: Option<port::PortWrite>,
-    exits: Option<PauseExits>,
 }
 
-/// What is particular to how this run was asked for.
-#[derive(Clone, Default)]
+/// What the threads have in common.
+#[derive(Clone)]
 pub struct Kit {
-    /// The port is served.
-    pub port: bool,
-    /// The port that takes a count is served.
-    pub counted: bool,
-    /// PAUSE exits are counted, and force exits if it has a period.
-    pub tracepoint: Option<Tracepoint>,
-    /// Where the sampler reads guest code.
-    pub ram: Option<GuestRam>,
+    /// Every source there is.
+    pub registry: Arc<[Arc<dyn PauseSource>]>,
     /// Where threads make themselves known.
     pub threads: Arc<OwnThreads>,
 }
@@ -63,12 +55,13 @@ impl VcpuPause {
             driver,
             me,
             kit,
+            tid: 0,
+            taps: Vec::new(),
+            generation: 0,
             running: false,
             quiet_until: Nanos(0),
             switches: 0,
             count: None,
-            write: None,
-            exits: None,
         }
     }
 
@@ -76,8 +69,37 @@ impl VcpuPause {
         self.driver.seat(self.me)
     }
 
+    /// Takes up the sources that hold now, in place of those it had.
+    fn attach(&mut self) {
+        self.detach();
+        self.generation = self.driver.generation();
+        let Attached { plan, sources } = self.driver.attached();
+        for source in sources {
+            match source.attach(&plan, self.tid) {
+                Ok(tap) => self.taps.push(tap),
+                Err(error) => self.driver.note_unseen(self.me, &error),
+            }
+        }
+        (self.quiet_until, self.count) = (Nanos(0), None);
+    }
+
+    fn detach(&mut self) {
+        let seat = self.driver.seat(self.me);
+        self.taps.drain(..).for_each(|mut tap| tap.detach(seat));
+    }
+
+    /// Asks every source whether the vCPU spins, and deals with those that say so.
+    fn ask(&mut self, mut moment: Moment<'_>) {
+        for at in 0..self.taps.len() {
+            let seat = self.driver.seat(self.me);
+            if let Some(spin) = self.taps[at].tell(&mut moment, seat) {
+                self.event(spin);
+            }
+        }
+    }
+
     /// Deals with one pause event.
-    fn event(&mut self, owner: Option<topology::id::ApicId>, count: Option<u32>) {
+    fn event(&mut self, Spin { owner, count }: Spin) {
         let seat = self.driver.seat(self.me);
         seat.events.add(1);
         let now = clock::now();
@@ -150,17 +172,11 @@ impl VcpuPause {
 
 impl VcpuHook for VcpuPause {
     fn begin(&mut self, tid: i32, vcpu: &mut Vcpu) {
-        if self.kit.counted {
-            vcpu.share_registers();
-        }
+        self.kit.registry.iter().for_each(|source| source.begin(vcpu));
+        self.tid = tid;
         self.seat().tid.store(tid, Ordering::Release);
         self.kit.threads.register(self.me.index(), tid);
-        if let Some(tracepoint) = &self.kit.tracepoint {
-            match tracepoint.open(tid) {
-                Ok(exits) => self.exits = Some(exits),
-                Err(error) => self.driver.note_unseen(self.me, &error),
-            }
-        }
+        self.attach();
     }
 
     fn entering(&mut self) {
@@ -168,10 +184,10 @@ impl VcpuHook for VcpuPause {
             self.running = true;
             self.driver.set_running(self.me, true, current_cpu());
         }
-        if tracepoint::take_forced() {
-            self.seat().forced.add(1);
-            self.event(None, None);
+        if self.generation != self.driver.generation() {
+            self.attach();
         }
+        self.ask(Moment::Entering);
         if self.seat().hold_until_ns.load(Ordering::Relaxed) != 0 {
             self.held();
         }
@@ -181,28 +197,15 @@ impl VcpuHook for VcpuPause {
     }
 
     fn takes(&mut self, number: u16, data: &[u8]) -> bool {
-        let kit = &self.kit;
-        self.write = port::decode(number, data).filter(|write| kit.port && (!write.counted || kit.counted));
-        self.write.is_some()
+        self.taps.iter_mut().any(|tap| tap.takes(number, data))
     }
 
     fn pause(&mut self, vcpu: &mut Vcpu) {
-        if let Some(write) = self.write.take() {
-            // The guest counts in 32 bits.
-            #[expect(clippy::cast_possible_truncation, reason = "the upper half of RCX is not part of the interface")]
-            let count = write.counted.then(|| vcpu.shared_rcx() as u32);
-            self.event(write.owner, count);
-        }
+        self.ask(Moment::PortWrite(vcpu));
     }
 
     fn interrupted(&mut self, vcpu: &mut Vcpu) {
-        // A forced exit is dealt with on the way back in, where one that came too late for this run is dealt with too.
-        if self.seat().look_due.swap(false, Ordering::Relaxed) {
-            self.seat().sampled.add(1);
-            if self.kit.ram.as_ref().is_some_and(|ram| executes_spin_loop(vcpu, ram)) {
-                self.event(None, None);
-            }
-        }
+        self.ask(Moment::Interrupted(vcpu));
     }
 
     fn resting(&mut self) {
@@ -214,23 +217,7 @@ impl VcpuHook for VcpuPause {
 
     fn ended(&mut self) {
         self.resting();
-        if let Some(count) = self.exits.as_mut().and_then(|exits| exits.count().ok()) {
-            self.seat().pause_exits.add(count);
-        }
+        self.detach();
         self.seat().tid.store(0, Ordering::Release);
     }
-}
-
-/// Whether the vCPU's instruction pointer stands in a loop around PAUSE. On the vCPU's own thread, between two runs.
-fn executes_spin_loop(vcpu: &Vcpu, ram: &GuestRam) -> bool {
-    let Ok(rip) = vcpu.instruction_pointer() else { return false };
-    let Some(physical) = vcpu.translate(rip) else { return false };
-    // Within the page: the next one may lie anywhere.
-    let page = physical & !(layout::PAGE_SIZE - 1);
-    let start = physical.saturating_sub(sampler::REACH as u64).max(page);
-    let end = (physical + sampler::REACH as u64).min(page + layout::PAGE_SIZE);
-    let mut code = [0; 2 * sampler::REACH];
-    let length = usize::try_from(end - start).unwrap_or(0).min(code.len());
-    let read = ram.memory().read_slice(&mut code[..length], GuestAddress(start)).is_ok();
-    read && sampler::spins(&code[..length], usize::try_from(physical - start).unwrap_or(0))
 }

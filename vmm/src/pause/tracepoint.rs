@@ -12,11 +12,14 @@ use std::ffi::CString;
 use std::fs;
 use std::io::{self, Read};
 use std::os::fd::AsRawFd;
+use std::path::Path;
 
 use vmm_sys_util::signal::{register_signal_handler, unblock_signal};
 
-use super::effective::Grant;
-use crate::host::{perf, sysfs};
+use super::seat::Seat;
+use super::source::{Moment, PauseSource, Spin, Tap, Unavailable, decides};
+use crate::config::{PauseMode, PausePlan, SourceChoice};
+use crate::host::{facts, perf, sysfs};
 use crate::report::KvmKind;
 use crate::vcpu::kick;
 
@@ -30,18 +33,23 @@ thread_local! {
     static FORCED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The tracepoint, ready to be opened by every vCPU thread.
-#[derive(Clone, Debug)]
-pub struct Tracepoint {
+/// The source.
+#[derive(Clone, Copy, Debug)]
+pub struct PauseExits {
+    /// PAUSE exits were switched off for this machine when it was made.
+    switched_off: bool,
+}
+
+/// The tracepoint on this host, with its filter.
+#[derive(Clone, Copy, Debug)]
+struct Tracepoint {
     id: u64,
     reason: u32,
-    /// PAUSE exits for each signal; 0 only counts.
-    period: u64,
 }
 
 /// One thread's event.
 #[derive(Debug)]
-pub struct PauseExits(fs::File);
+struct Counter(fs::File);
 
 fn signal() -> libc::c_int {
     libc::SIGRTMIN() + 1
@@ -63,77 +71,150 @@ extern "C" fn handle(_: libc::c_int, _: *mut libc::siginfo_t, _: *mut libc::c_vo
 }
 
 /// Takes the mark that a PAUSE exit forced the calling thread out.
-pub(super) fn take_forced() -> bool {
+fn take_forced() -> bool {
     FORCED.replace(false)
 }
 
+impl PauseExits {
+    /// For a machine whose PAUSE exits were `switched_off` or not.
+    #[must_use]
+    pub const fn new(switched_off: bool) -> Self {
+        Self { switched_off }
+    }
+}
+
+/// PAUSE exits for each forced exit; `None` if they are only counted: KVM alone is, without a single forced exit.
+fn period(plan: &PausePlan) -> Option<u64> {
+    decides(plan.mode).then_some(plan.sources.tracepoint_period)
+}
+
+impl PauseSource for PauseExits {
+    fn choice(&self) -> SourceChoice {
+        SourceChoice::Tracepoint
+    }
+
+    fn is_asked(&self, plan: &PausePlan) -> bool {
+        plan.mode == PauseMode::Kernel
+            || decides(plan.mode) && matches!(plan.source, SourceChoice::Auto | SourceChoice::Tracepoint)
+    }
+
+    fn available(&self, plan: &PausePlan) -> Result<String, Unavailable> {
+        let tracepoint = Tracepoint::find(facts::kvm_kind())?;
+        if self.switched_off {
+            return Err(Unavailable {
+                why: "PAUSE exits were switched off for this machine when it was made".to_owned(),
+                remedy: Some("start with another mode than --pause off"),
+            });
+        }
+        let no = |why, remedy| Unavailable { why, remedy };
+        // Tried on this thread, so that the answer is known before a vCPU's thread needs it.
+        tracepoint.open().map_err(|error| refused(&error, read("/proc/sys/kernel/perf_event_paranoid").ok()))?;
+        match period(plan) {
+            None => Ok("kvm:kvm_exit, counted".to_owned()),
+            Some(period) => {
+                install_handlers().map_err(|error| no(format!("its signal cannot be handled: {error}"), None))?;
+                Ok(format!("kvm:kvm_exit, every {period}th PAUSE exit forces one"))
+            }
+        }
+    }
+
+    fn attach(&self, plan: &PausePlan, tid: i32) -> io::Result<Box<dyn Tap>> {
+        let tracepoint = Tracepoint::find(facts::kvm_kind()).map_err(|missing| io::Error::other(missing.why))?;
+        let counter = tracepoint.open_for(tid, period(plan))?;
+        // Whoever started the process may have blocked it.
+        unblock_signal(signal()).map_err(|error| io::Error::other(error.to_string()))?;
+        Ok(Box::new(counter))
+    }
+}
+
+/// Why a perf event does not open, in terms of what to do. `paranoid` is `kernel.perf_event_paranoid`.
+fn refused(error: &io::Error, paranoid: Option<String>) -> Unavailable {
+    let (detail, remedy) = match error.raw_os_error() {
+        Some(libc::EACCES | libc::EPERM) => (
+            paranoid.map_or_else(String::new, |level| format!(" (kernel.perf_event_paranoid is {level})")),
+            "run as root or with CAP_PERFMON, or sysctl kernel.perf_event_paranoid=-1",
+        ),
+        Some(libc::EMFILE | libc::ENFILE) => (String::new(), "raise the limit on open files (ulimit -n, fs.file-max)"),
+        _ => (String::new(), "use a kernel with CONFIG_PERF_EVENTS and CONFIG_FTRACE, or another source"),
+    };
+    Unavailable { why: format!("a perf event on kvm:kvm_exit does not open: {error}{detail}"), remedy: Some(remedy) }
+}
+
+fn read(path: &str) -> io::Result<String> {
+    fs::read_to_string(path).map(|text| text.trim().to_owned())
+}
+
 impl Tracepoint {
-    /// Finds out whether PAUSE exits can be seen here, and installs the signal handler if they shall force exits.
+    /// Finds it.
     ///
     /// # Errors
     /// Why not, with the remedy where there is one.
-    pub fn find(kind: KvmKind, period: u64) -> Result<Self, Box<Grant>> {
-        let no = |why: String, remedy| Box::new(Grant::no("tracepoint", why, remedy));
+    fn find(kind: KvmKind) -> Result<Self, Unavailable> {
         let reason = match kind {
             KvmKind::Vmx => VMX_PAUSE,
             KvmKind::Svm => SVM_PAUSE,
             KvmKind::Software => {
-                return Err(no("this KVM is software-virtualised and makes no PAUSE exits".to_owned(), None));
+                return Err(Unavailable {
+                    why: "this KVM is software-virtualised and makes no PAUSE exits".to_owned(),
+                    remedy: None,
+                });
             }
         };
         let (_, id) = perf::kvm_exit_id(&sysfs::read_small).map_err(|error| {
-            no(
-                format!("{}/events/kvm/kvm_exit/id: {error}", perf::TRACEFS[0]),
-                Some("mount -t tracefs tracefs /sys/kernel/tracing, load the kvm module, run as root"),
-            )
+            let mounted = perf::TRACEFS.iter().any(|path| Path::new(path).join("events").is_dir());
+            let (why, remedy) = if mounted {
+                ("there is no kvm:kvm_exit to be read", "load the kvm module, and run as root")
+            } else {
+                (
+                    "tracefs is not mounted, or not to be entered",
+                    "as root: mount -t tracefs tracefs /sys/kernel/tracing",
+                )
+            };
+            Unavailable {
+                why: format!("{why}: {}/events/kvm/kvm_exit/id: {error}", perf::TRACEFS[0]),
+                remedy: Some(remedy),
+            }
         })?;
-        let tracepoint = Self { id, reason, period };
-        // Tried on this thread, so that the answer is known before vCPUs run.
-        tracepoint.open(0).map_err(|error| {
-            no(
-                format!("a perf event on kvm:kvm_exit does not open: {error}"),
-                Some("run as root or with CAP_PERFMON, or sysctl kernel.perf_event_paranoid=-1; raise ulimit -n"),
-            )
-        })?;
-        if period > 0 {
-            install_handlers().map_err(|error| no(format!("signal handler: {error}"), None))?;
-            // Whoever started the process may have blocked it.
-            unblock_signal(signal()).map_err(|error| no(format!("signal mask: {error}"), None))?;
-        }
-        Ok(tracepoint)
+        Ok(Self { id, reason })
     }
 
-    /// Opens the event for the calling thread, whose id is `tid`; with a period and a `tid`, it signals that thread.
+    /// Opens an event that counts, for the calling thread.
     ///
     /// # Errors
     /// The kernel's own: no privilege, no descriptors left.
-    pub fn open(&self, tid: i32) -> io::Result<PauseExits> {
-        let file = perf::open_tracepoint(self.id, self.period.max(1))?;
+    fn open(self) -> io::Result<Counter> {
+        self.open_for(0, None)
+    }
+
+    /// Opens the event for the calling thread, whose id is `tid`; with a period, it signals that thread.
+    fn open_for(self, tid: i32, period: Option<u64>) -> io::Result<Counter> {
+        let file = perf::open_tracepoint(self.id, period.unwrap_or(1))?;
         let filter = CString::new(format!("exit_reason == {}", self.reason)).map_err(io::Error::other)?;
         // SAFETY: the kernel reads the NUL-terminated text and keeps no reference.
         ok(unsafe { libc::ioctl(file.as_raw_fd(), PERF_EVENT_IOC_SET_FILTER, filter.as_ptr()) })?;
-        if self.period > 0 && tid > 0 {
+        if period.is_some() {
             send_signals(&file, tid)?;
         }
-        Ok(PauseExits(file))
-    }
-
-    /// PAUSE exits for each forced exit; 0 if none is forced.
-    #[must_use]
-    pub fn period(&self) -> u64 {
-        self.period
+        Ok(Counter(file))
     }
 }
 
-impl PauseExits {
-    /// PAUSE exits of the thread so far.
-    ///
-    /// # Errors
-    /// The kernel's own.
-    pub fn count(&mut self) -> io::Result<u64> {
+impl Tap for Counter {
+    fn tell(&mut self, moment: &mut Moment<'_>, seat: &Seat) -> Option<Spin> {
+        // On the way back in, where an exit that was forced too late for the last run is dealt with too.
+        let forced = matches!(moment, Moment::Entering) && take_forced();
+        forced.then(|| {
+            seat.forced.add(1);
+            Spin::default()
+        })
+    }
+
+    fn detach(&mut self, seat: &Seat) {
         let mut bytes = [0; 8];
-        self.0.read_exact(&mut bytes)?;
-        Ok(u64::from_ne_bytes(bytes))
+        // A kernel that does not tell leaves the count as it was.
+        if self.0.read_exact(&mut bytes).is_ok() {
+            seat.pause_exits.add(u64::from_ne_bytes(bytes));
+        }
     }
 }
 
@@ -170,8 +251,20 @@ mod tests {
 
     #[test]
     fn a_host_without_pause_exits_says_so() {
-        let refused = Tracepoint::find(KvmKind::Software, 8).unwrap_err();
-        assert!(!refused.granted && refused.why.contains("no PAUSE exits"), "{refused:?}");
+        let missing = Tracepoint::find(KvmKind::Software).unwrap_err();
+        assert!(missing.why.contains("no PAUSE exits") && missing.remedy.is_none(), "{missing:?}");
+    }
+
+    #[test]
+    fn what_is_refused_comes_with_what_to_do() {
+        for (errno, paranoid, why, remedy) in [
+            (libc::EACCES, Some("2"), "perf_event_paranoid is 2", "CAP_PERFMON"),
+            (libc::EMFILE, Some("2"), "does not open", "ulimit -n"),
+            (libc::ENOSYS, None, "does not open", "CONFIG_PERF_EVENTS"),
+        ] {
+            let missing = refused(&io::Error::from_raw_os_error(errno), paranoid.map(str::to_owned));
+            assert!(missing.why.contains(why) && missing.remedy.unwrap().contains(remedy), "{missing:?}");
+        }
     }
 
     #[test]

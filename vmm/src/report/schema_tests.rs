@@ -81,6 +81,8 @@ fn full() -> Report {
         kvm_stats: KvmStats { counters: vec![counter], vm: counted, missing: Some("an old kernel".to_owned()) },
         pause: Effective {
             mode: "act".to_owned(),
+            source: "auto".to_owned(),
+            mechanism: "auto".to_owned(),
             sources: vec![Grant::no("tracepoint", "no tracefs", Some("mount it"))],
             unseen: Some("vCPU 0: too many open files".to_owned()),
             mechanisms: vec![Grant::no("hypercall", "no VMX", Some("use another host"))],

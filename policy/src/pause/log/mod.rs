@@ -5,6 +5,7 @@
 //! header    "VPLG", version, parameters, vCPU count, host CPUs (cluster, LLC, node), usable CPUs, utilisation
 //! decision  1, now, event, changed vCPUs, usable CPUs, utilisation, decision
 //! outcome   2, now, source, target, outcome, donated
+//! changed   3, now, parameters: what follows is decided by these
 //! ```
 //! Numbers are LEB128; times are distances from the previous record's time. A log begins with a fresh [`PauseState`], so
 //! that [`replay`] can follow it from the first record.
@@ -27,7 +28,7 @@ use topology::id::{HostNode, VcpuIndex};
 use wire::{Put, Take};
 
 /// Version of the format. Readers refuse any other.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 /// Most vCPUs a log may speak of: KVM_MAX_VCPUS of an x86 kernel at its largest setting (CONFIG_KVM_MAX_NR_VCPUS).
 pub const MAX_VCPUS: u32 = 4096;
 /// Most host CPUs a log may speak of: NR_CPUS of an x86 kernel at its largest setting (MAXSMP).
@@ -110,6 +111,7 @@ pub enum Record {
 #[derive(Clone, Debug)]
 pub struct Writer {
     view: HostView,
+    config: PauseConfig,
     last: Nanos,
 }
 
@@ -131,7 +133,16 @@ impl Writer {
             }
         }
         let empty = HostView::new(view.vcpu_count(), view.localities().to_vec(), 1);
-        Self { view: empty, last: Nanos(0) }
+        Self { view: empty, config: *config, last: Nanos(0) }
+    }
+
+    /// Appends the parameters that what follows is decided by, if they are others than before.
+    pub fn parameters(&mut self, config: &PauseConfig, now: Nanos, out: &mut Vec<u8>) {
+        if *config != self.config {
+            let mut put = self.begin(record::CHANGED, now, out);
+            record::put_config(&mut put, config);
+            self.config = *config;
+        }
     }
 
     /// Appends a decision with what changed in the view since the last one.
@@ -214,7 +225,7 @@ impl<'a> Reader<'a> {
         Ok(Self { bytes, at: take.at, last: Nanos(0), config, view: HostView::new(vcpus as usize, localities, 1) })
     }
 
-    /// The parameters the decisions were made with.
+    /// The parameters that the record read last was made with.
     #[must_use]
     pub const fn config(&self) -> &PauseConfig {
         &self.config
@@ -231,25 +242,32 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// The record is damaged or cut off. Do not read on.
     pub fn next_record(&mut self) -> Result<Option<Record>, LogError> {
-        let mut take = Take { bytes: self.bytes, at: self.at, base: self.last };
-        if take.is_empty() {
-            return Ok(None);
-        }
-        let tag = take.byte()?;
-        let now = take.time()?;
-        take.base = now;
-        let record = match tag {
-            record::DECISION => {
-                let event = record::take_event(&mut take)?;
-                self.take_view(&mut take)?;
-                Record::Decision { now, event, decision: record::take_decision(&mut take)? }
+        let mut found = None;
+        while found.is_none() {
+            let mut take = Take { bytes: self.bytes, at: self.at, base: self.last };
+            if take.is_empty() {
+                break;
             }
-            record::OUTCOME => Record::Outcome { now, event: record::take_outcome(&mut take)? },
-            value => return Err(LogError::UnknownTag { what: "record type", value, at: self.at }),
-        };
-        self.at = take.at;
-        self.last = now;
-        Ok(Some(record))
+            let tag = take.byte()?;
+            let now = take.time()?;
+            take.base = now;
+            match tag {
+                record::DECISION => {
+                    let event = record::take_event(&mut take)?;
+                    self.take_view(&mut take)?;
+                    found = Some(Record::Decision { now, event, decision: record::take_decision(&mut take)? });
+                }
+                record::OUTCOME => found = Some(Record::Outcome { now, event: record::take_outcome(&mut take)? }),
+                record::CHANGED => {
+                    self.config = record::take_config(&mut take)?;
+                    self.config.validate()?;
+                }
+                value => return Err(LogError::UnknownTag { what: "record type", value, at: self.at }),
+            }
+            self.at = take.at;
+            self.last = now;
+        }
+        Ok(found)
     }
 
     fn take_view(&mut self, take: &mut Take<'_>) -> Result<(), LogError> {

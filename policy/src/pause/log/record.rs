@@ -13,6 +13,7 @@ use super::{LogError, Mechanisms, PauseConfig};
 
 pub(super) const DECISION: u8 = 1;
 pub(super) const OUTCOME: u8 = 2;
+pub(super) const CHANGED: u8 = 3;
 
 const STATES: [VcpuState; 6] = [
     VcpuState::Stopped,
