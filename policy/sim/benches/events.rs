@@ -59,7 +59,7 @@ fn case(c: &mut Criterion, name: &str, shape: HostShape, vms: usize, arm: Arm) {
 }
 
 fn events(c: &mut Criterion) {
-    let off = Arm { kernel: false, bail_out: true, source: Source::None, action: Action::Nothing };
+    let off = Arm { kernel: false, bail_out: true, source: Source::None, action: Action::Nothing, locality: true };
     let kernel = Arm { kernel: true, ..off };
     let policy = Action::Policy(PauseConfig::default());
     let tracepoint = Arm { source: Source::Tracepoint { every: 8 }, action: policy, ..kernel };

@@ -156,6 +156,8 @@ pub struct Arm {
     pub source: Source,
     /// What it does.
     pub action: Action,
+    /// Whether the policy is told where CPUs lie, so that nearer candidates come first.
+    pub locality: bool,
 }
 
 /// Hardware pause-loop exiting.

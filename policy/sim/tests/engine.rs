@@ -34,7 +34,7 @@ fn arm(kind: u8) -> Arm {
         6 => (true, Source::Port { after_ns: 5_000 }, policy),
         _ => (false, Source::Sampler { window_ns: 100_000 }, policy),
     };
-    Arm { kernel, bail_out: true, source, action }
+    Arm { kernel, bail_out: true, source, action, locality: true }
 }
 
 fn vm(vcpus: usize, locks: Vec<LockKind>, program: Vec<Op>, arm: Arm) -> Vm {

@@ -46,7 +46,7 @@ pub enum Invocation {
     /// Print where a machine's vCPUs and memory would go.
     Placement(Placement),
     /// Run a scenario on the simulated host.
-    Sim(SimArgs),
+    Sim(Box<SimArgs>),
     /// Run a machine, or a shell, on an emulated host.
     Lab {
         /// Everything behind `lab`, as it was written.
@@ -182,7 +182,7 @@ enum Command {
         format: TopologyFormat,
     },
     /// Run a scenario on the simulated host: the same policies, at any size, without KVM
-    Sim(SimArgs),
+    Sim(Box<SimArgs>),
     /// Print who has which CPUs of this host, and what the next machine would get
     #[command(args_conflicts_with_subcommands = true)]
     Placement {

@@ -44,7 +44,7 @@ pub use pause::{
 };
 pub use placement::PlacementConfig;
 pub use serial::SerialConfig;
-pub use sim::SimArgs;
+pub use sim::{SimArgs, SimTask, SweepArgs};
 pub use size::ByteSize;
 pub use value_error::ValueError;
 

@@ -142,7 +142,8 @@ impl World {
         let policy = match vm.arm.action {
             Action::Policy(config) => {
                 let cpus = u32::try_from(usable.len()).unwrap_or(u32::MAX);
-                let view = HostView::new(vm.vcpus, self.host.localities(), cpus);
+                let places = if vm.arm.locality { self.host.localities() } else { Vec::new() };
+                let view = HostView::new(vm.vcpus, places, cpus);
                 Some(Box::new(PolicyState { driver: Driver::new(view, config), dirty: Vec::new() }))
             }
             Action::Nothing | Action::Yield | Action::Park { .. } => None,

@@ -7,8 +7,8 @@ use policy::pause::PauseConfig;
 use topology::host::HostShape;
 
 use super::file::{
-    ActionWord, ArmEntry, AsymWord, BudgetWord, Costs, File, Group, Host, LockWord, NewIdleWord, PlacingWord, ScanWord,
-    SourceWord, StepEntry, WaitWord, YieldWord,
+    ActionWord, ArmEntry, AsymWord, BudgetWord, Costs, File, Group, Host, LocalityWord, LockWord, NewIdleWord,
+    PlacingWord, ScanWord, SourceWord, StepEntry, WaitWord, YieldWord,
 };
 use super::value::Duration;
 use super::{Scenario, ScenarioArm};
@@ -157,7 +157,7 @@ fn machines(group: &Group, at: usize) -> Result<Vec<Vm>, Wrong> {
         placing: group.placing.map(placing).unwrap_or_default(),
         memory: group.memory.iter().map(|node| size(node.0)).collect(),
         native: group.native,
-        arm: Arm { kernel: false, bail_out: true, source: Source::None, action: Action::Nothing },
+        arm: Arm { kernel: false, bail_out: true, source: Source::None, action: Action::Nothing, locality: true },
         ple: Ple::default(),
     };
     Ok((0..count).map(one).collect())
@@ -222,9 +222,10 @@ fn arm(entry: &ArmEntry, params: HostParams, at: usize) -> Result<ScenarioArm, W
     if source == Source::None && action != Action::Nothing {
         return Err((at, format!("arm `{}` acts but sees nothing: give it a `source`", entry.name)));
     }
+    let locality = entry.locality != Some(LocalityWord::Unknown);
     Ok(ScenarioArm {
         name: entry.name.clone(),
-        arm: Arm { kernel: entry.kernel, bail_out: entry.bail_out.unwrap_or(true), source, action },
+        arm: Arm { kernel: entry.kernel, bail_out: entry.bail_out.unwrap_or(true), source, action, locality },
         placing: entry.placing.map(placing),
         params: entry.costs.as_ref().map_or(params, |costs| over(params, costs)),
     })
@@ -232,7 +233,7 @@ fn arm(entry: &ArmEntry, params: HostParams, at: usize) -> Result<ScenarioArm, W
 
 /// The arms of a file that names none: PAUSE exits off, the kernel alone, the kernel and the policy.
 fn default_arms(params: HostParams) -> Vec<ScenarioArm> {
-    let off = Arm { kernel: false, bail_out: true, source: Source::None, action: Action::Nothing };
+    let off = Arm { kernel: false, bail_out: true, source: Source::None, action: Action::Nothing, locality: true };
     let kernel = Arm { kernel: true, ..off };
     let policy = Action::Policy(PauseConfig::default());
     let act = Arm { source: Source::Tracepoint { every: 8 }, action: policy, ..kernel };

@@ -1,21 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A report as an SVG picture: a bar for each arm, with its standard deviation.
-//!
-//! Invariant: what stands in a file ends up as text in the picture, never as markup.
 
 use std::fmt::Write as _;
 
 use super::Report;
+use crate::page::{self, escaped};
 
 const WIDTH: f64 = 640.0;
 const ROW: f64 = 28.0;
 const LEFT: f64 = 130.0;
 const RIGHT: f64 = 150.0;
 const TOP: f64 = 48.0;
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
-}
 
 impl Report {
     /// The operations a second of every arm as bars.
@@ -25,11 +20,9 @@ impl Report {
         let height = TOP + ROW * f64::from(rows) + 12.0;
         let most = self.rows.iter().map(|row| row.cells[0].measure).map(|m| m.mean + m.stdev).fold(1.0, f64::max);
         let scale = (WIDTH - LEFT - RIGHT) / most;
-        let mut svg = format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" \
-             font-family=\"sans-serif\" font-size=\"13\">\n<text x=\"10\" y=\"18\">{}</text>\n\
-             <text x=\"10\" y=\"36\" fill=\"#555\">operations per simulated second, mean and standard deviation</text>\n",
-            escaped(&self.title)
+        let mut svg = page::open(WIDTH, height, &self.title);
+        svg.push_str(
+            "<text x=\"10\" y=\"36\" fill=\"#555\">operations per simulated second, mean and standard deviation</text>\n",
         );
         for (at, row) in (0_u32..).zip(&self.rows) {
             let y = TOP + ROW * f64::from(at);

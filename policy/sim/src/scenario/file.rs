@@ -57,6 +57,7 @@ words! {
     PlacingWord { Free, Pinned, Policy }
     SourceWord { None, Port, Tracepoint, Sampler }
     ActionWord { Nothing, Yield, Park, Policy }
+    LocalityWord { Near, Unknown }
 }
 
 /// Costs and behaviours of the host; what is absent keeps its default.
@@ -164,6 +165,9 @@ pub(super) struct ArmEntry {
     /// Of `policy`: its parameters.
     #[serde(default)]
     pub(super) pause: Option<PauseConfig>,
+    /// Of `policy`: whether it knows which candidates are near.
+    #[serde(default)]
+    pub(super) locality: Option<LocalityWord>,
     /// Placement in this arm, if it is what is compared.
     #[serde(default)]
     pub(super) placing: Option<PlacingWord>,

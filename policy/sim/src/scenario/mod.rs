@@ -160,10 +160,12 @@ fn set(table: &mut toml::Table, key: &str, value: &str) -> Result<(), String> {
     let (path, last) = key.rsplit_once('.').map_or((None, key), |(path, last)| (Some(path), last));
     let mut at: Option<&mut toml::Value> = None;
     for part in path.into_iter().flat_map(|path| path.split('.')) {
+        let new = || toml::Value::Table(toml::Table::new());
         let next = match at.take() {
-            None => table.get_mut(part),
+            None => Some(table.entry(part).or_insert_with(new)),
             Some(toml::Value::Array(list)) => part.parse().ok().and_then(|index: usize| list.get_mut(index)),
-            Some(value) => value.get_mut(part),
+            Some(toml::Value::Table(inner)) => Some(inner.entry(part).or_insert_with(new)),
+            Some(_) => None,
         };
         at = Some(next.ok_or_else(|| format!("there is no `{part}` on the way: see the file"))?);
     }

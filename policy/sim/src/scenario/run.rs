@@ -23,7 +23,7 @@ pub struct Measure {
 }
 
 impl Measure {
-    fn of(values: &[f64]) -> Self {
+    pub(crate) fn of(values: &[f64]) -> Self {
         let runs = values.len();
         let count = float(runs as u64);
         let mean = values.iter().sum::<f64>() / count.max(1.0);
@@ -88,21 +88,35 @@ fn float(count: u64) -> f64 {
     count as f64
 }
 
+impl Outcome {
+    /// Laps of all vCPUs of all VMs a simulated second.
+    #[must_use]
+    pub fn operations_per_s(&self) -> f64 {
+        let laps = self.vms.iter().map(crate::engine::VmOutcome::total).sum::<u64>();
+        float(laps) * 1e9 / float(self.duration_ns.max(1))
+    }
+
+    /// Jain's index over the vCPUs of a VM, of the VM where it is least.
+    #[must_use]
+    pub fn fairness(&self) -> f64 {
+        float(self.vms.iter().map(crate::engine::VmOutcome::jain).min().unwrap_or(1024)) / 1024.0
+    }
+}
+
 fn quantities(outcome: &Outcome) -> [f64; QUANTITIES.len()] {
     let sum = |of: &dyn Fn(&crate::engine::VmOutcome) -> u64| outcome.vms.iter().map(of).sum::<u64>();
     let rate = |count: u64| float(count) * 1e9 / float(outcome.duration_ns.max(1));
     let total = float(outcome.cpu_ns.iter().sum::<u64>().max(1));
     let share = |account: Account| float(outcome.cpu_ns[account as usize]) * 100.0 / total;
-    let least = outcome.vms.iter().map(crate::engine::VmOutcome::jain).min().unwrap_or(1024);
     let longest = outcome.vms.iter().map(|vm| vm.lock_wait_ns[1]).max().unwrap_or(0);
     [
-        rate(sum(&|vm| vm.total())),
+        outcome.operations_per_s(),
         rate(sum(&|vm| vm.counts.hand_overs)),
         share(Account::Spin),
         share(Account::Idle),
         rate(sum(&|vm| vm.counts.acted)),
         rate(sum(&|vm| vm.counts.pause_exits)),
-        float(least) / 1024.0,
+        outcome.fairness(),
         float(longest) / 1e3,
         rate(sum(&|vm| vm.migrations)),
     ]
@@ -117,32 +131,36 @@ impl Scenario {
         Ok(World::new(host.clone(), arm.params, self.vms(arm), seed, trace)?)
     }
 
-    /// Runs every arm with `runs` seeds from `seed` on. `done` is told after each run, with how many there are in all.
+    /// One run of one arm.
+    ///
+    /// # Errors
+    /// [`ScenarioError::Sim`] if the arm cannot be built or gets stuck.
+    pub fn once(&self, host: &HostModel, arm: &ScenarioArm, seed: u64) -> Result<Outcome, ScenarioError> {
+        let mut world = self.world(host, arm, seed, Trace::default())?;
+        world.run_until(self.duration_ns)?;
+        Ok(world.outcome())
+    }
+
+    /// Runs every arm with `runs` seeds from `seed` on, one after the other.
     ///
     /// # Errors
     /// [`ScenarioError::Sim`] if an arm cannot be built or gets stuck.
-    pub fn run(
-        &self,
-        host: &HostModel,
-        seed: u64,
-        runs: usize,
-        mut done: impl FnMut(usize, usize),
-    ) -> Result<Report, ScenarioError> {
-        let all = self.arms.len() * runs;
+    pub fn run(&self, host: &HostModel, seed: u64, runs: usize) -> Result<Report, ScenarioError> {
+        let seeds = || (0..runs).map(|run| seed.wrapping_add(run as u64));
+        let all = self.arms.iter().flat_map(|arm| seeds().map(move |seed| self.once(host, arm, seed)));
+        Ok(self.report(seed, &all.collect::<Result<Vec<_>, _>>()?))
+    }
+
+    /// The report on the outcomes of all arms from `seed` on: arm by arm, each with as many seeds.
+    #[must_use]
+    pub fn report(&self, seed: u64, outcomes: &[Outcome]) -> Report {
         let mut rows: Vec<Row> = Vec::new();
-        for (at, arm) in self.arms.iter().enumerate() {
-            let mut outcomes = Vec::with_capacity(runs);
-            for run in 0..runs {
-                let mut world = self.world(host, arm, seed.wrapping_add(run as u64), Trace::default())?;
-                world.run_until(self.duration_ns)?;
-                outcomes.push(world.outcome());
-                done(at * runs + run + 1, all);
-            }
+        let runs = outcomes.len() / self.arms.len().max(1);
+        for (arm, outcomes) in self.arms.iter().zip(outcomes.chunks(runs.max(1))) {
             let base = rows.first().map(|row| row.cells[0].measure.mean);
-            rows.push(row(arm, &outcomes, base));
+            rows.push(row(arm, outcomes, base));
         }
-        let seconds = float(self.duration_ns) / 1e9;
-        Ok(Report { title: self.title.clone(), seconds, seed, rows })
+        Report { title: self.title.clone(), seconds: float(self.duration_ns) / 1e9, seed, rows }
     }
 }
 

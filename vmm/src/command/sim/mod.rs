@@ -1,21 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `vmm sim`: runs a scenario on the simulated host and shows what it brought. Needs no KVM.
+//! `vmm sim`: runs scenarios on the simulated host and shows what they brought. Needs no KVM.
 //!
 //! The simulator is pure; files, the terminal and the choice of what to print are here. Invariant: a file that cannot be
 //! written is an error, never a missing result.
 
 use std::fs;
-use std::io::{self, IsTerminal, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use ::sim::engine::{Trace, World};
 use ::sim::host::HostModel;
 use ::sim::scenario::{Report, Scenario, ScenarioError};
-use ::sim::timeline;
+use ::sim::sweep::SweepError;
+use ::sim::{page, timeline};
 use topology::host::{Capture, HostError, HostTopology};
 
-use crate::config::SimArgs;
+use crate::config::{SimArgs, SimTask};
 use crate::report::ExitStatus;
+
+mod pool;
+mod sweep;
 
 /// Events of a timeline: what a viewer shows without effort.
 const MOST_EVENTS: usize = 1_000_000;
@@ -47,6 +51,9 @@ pub enum SimCommandError {
         /// What is wrong.
         source: ScenarioError,
     },
+    /// The sweep is wrong.
+    #[error(transparent)]
+    Sweep(#[from] SweepError),
     /// The captured host that it names is wrong.
     #[error("{path}: {source}")]
     Host {
@@ -76,9 +83,12 @@ impl SimCommandError {
     #[must_use]
     pub(super) const fn status(&self) -> ExitStatus {
         match self {
-            Self::Read { .. } | Self::Scenario { .. } | Self::Host { .. } | Self::NoSuchArm { .. } | Self::NoPolicy => {
-                ExitStatus::Usage
-            }
+            Self::Read { .. }
+            | Self::Sweep(_)
+            | Self::Scenario { .. }
+            | Self::Host { .. }
+            | Self::NoSuchArm { .. }
+            | Self::NoPolicy => ExitStatus::Usage,
             Self::Write { .. } | Self::Json(_) => ExitStatus::MonitorError,
         }
     }
@@ -89,17 +99,30 @@ impl SimCommandError {
 /// # Errors
 /// [`SimCommandError`].
 pub(super) fn run(args: &SimArgs) -> Result<String, SimCommandError> {
-    let text = read(&args.scenario)?;
-    let wrong = |source| SimCommandError::Scenario { path: args.scenario.clone(), source };
+    match (&args.task, &args.scenario) {
+        (Some(SimTask::Sweep(args)), _) => sweep::run(args),
+        (None, Some(scenario)) => compare(args, scenario),
+        (None, None) => Ok(String::new()),
+    }
+}
+
+/// Runs the arms of one scenario.
+fn compare(args: &SimArgs, path: &Path) -> Result<String, SimCommandError> {
+    let text = read(path)?;
+    let wrong = |source| SimCommandError::Scenario { path: path.to_path_buf(), source };
     let mut scenario = Scenario::parse_with(&text, &args.set).map_err(wrong)?;
     if let Some(wanted) = &args.policy {
         keep_arm(&mut scenario, wanted)?;
     }
-    let captured = scenario.fixture.as_deref().map(|name| captured(&args.scenario, name)).transpose()?;
+    let captured = scenario.fixture.as_deref().map(|name| captured(path, name)).transpose()?;
     let host = scenario.host(captured).map_err(wrong)?;
-    let report = scenario.run(&host, args.seed, args.runs.into(), progress).map_err(wrong)?;
+    let runs = usize::from(args.runs);
+    let run =
+        |job: usize| scenario.once(&host, &scenario.arms[job / runs], args.seed.wrapping_add((job % runs) as u64));
+    let outcomes = pool::each(scenario.arms.len() * runs, run).map_err(wrong)?;
+    let report = scenario.report(args.seed, &outcomes);
     if let Some(path) = &args.chart {
-        write(path, report.chart().as_bytes())?;
+        draw(path, &report.title, &report.chart(), &report.table())?;
     }
     if args.timeline.is_some() || args.decision_log.is_some() {
         let world = record(&scenario, &host, args.seed).map_err(wrong)?;
@@ -151,14 +174,10 @@ fn record(scenario: &Scenario, host: &HostModel, seed: u64) -> Result<World, Sce
     Ok(world)
 }
 
-/// A line that says how far it is, if somebody watches.
-fn progress(done: usize, all: usize) {
-    let mut stderr = io::stderr().lock();
-    if stderr.is_terminal() {
-        // Nobody is left to be told when stderr is closed.
-        let _ = write!(stderr, "\r{done} of {all} runs{}", if done == all { "\n" } else { "" });
-        let _ = stderr.flush();
-    }
+/// Writes a picture: alone, or in a page with its table if the name says HTML.
+fn draw(path: &Path, title: &str, svg: &str, table: &str) -> Result<(), SimCommandError> {
+    let is_page = path.extension().is_some_and(|end| end == "html" || end == "htm");
+    if is_page { write(path, page::html(title, svg, table).as_bytes()) } else { write(path, svg.as_bytes()) }
 }
 
 fn read(path: &Path) -> Result<String, SimCommandError> {
@@ -171,11 +190,15 @@ fn write(path: &Path, bytes: &[u8]) -> Result<(), SimCommandError> {
 
 #[cfg(test)]
 mod tests {
+    use ::sim::sweep::Axis;
+
     use super::*;
+    use crate::config::SweepArgs;
 
     fn args(scenario: PathBuf) -> SimArgs {
         SimArgs {
-            scenario,
+            task: None,
+            scenario: Some(scenario),
             seed: 1,
             runs: 1,
             policy: None,
@@ -225,6 +248,33 @@ mod tests {
         assert!(events.as_array().is_some_and(|events| !events.is_empty()));
         assert!(fs::read_to_string(chart).expect("written").starts_with("<svg"));
         fs::remove_dir_all(directory).expect("it was there");
+    }
+
+    #[test]
+    fn a_sweep_ranks_settings_and_draws_a_page() {
+        let page = std::env::temp_dir().join(format!("vmm-sweep-{}.html", std::process::id()));
+        let axis = |key: &str, values: &[&str]| Axis {
+            key: key.into(),
+            values: values.iter().map(|&value| value.to_owned()).collect(),
+        };
+        let first = scenarios().first().expect("one").clone();
+        let sweep = SweepArgs {
+            scenarios: vec![first.clone()],
+            vary: vec![axis("arm.after", &["10us", "100us"])],
+            under: vec![axis("duration", &["3ms"]), axis("vm.0.vcpus", &["2", "3"])],
+            policy: None,
+            seed: 1,
+            runs: 1,
+            json: true,
+            chart: Some(page.clone()),
+        };
+        let sweep = SimArgs { task: Some(SimTask::Sweep(sweep)), ..args(first) };
+        let report: serde_json::Value = serde_json::from_str(&run(&sweep).expect("a report")).expect("JSON");
+        assert_eq!(report["rows"].as_array().map(Vec::len), Some(3), "{report}");
+        assert_eq!(report["cases"].as_array().map(Vec::len), Some(2), "{report}");
+        let drawn = fs::read_to_string(&page).expect("written");
+        assert!(drawn.starts_with("<!DOCTYPE html>") && drawn.contains("<svg") && drawn.contains("arm.after=100us"));
+        fs::remove_file(page).expect("it was there");
     }
 
     #[test]
