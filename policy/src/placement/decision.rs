@@ -108,6 +108,30 @@ impl Default for Rules {
     }
 }
 
+impl Rules {
+    /// Names of the switches, as flags and files spell them.
+    pub const NAMES: [&'static str; 10] =
+        ["house", "claims", "numa", "whole-core", "cluster", "pair", "asym", "busiest", "scan-budget", "rate-limit"];
+
+    /// Switches one rule on or off; whether there is one of that name.
+    pub fn switch(&mut self, name: &str, on: bool) -> bool {
+        let switches = [
+            &mut self.house,
+            &mut self.claims,
+            &mut self.numa,
+            &mut self.whole_core,
+            &mut self.cluster,
+            &mut self.pair,
+            &mut self.asym,
+            &mut self.busiest,
+            &mut self.scan_budget,
+            &mut self.rate_limit,
+        ];
+        let found = Self::NAMES.iter().zip(switches).find(|(known, _)| **known == name);
+        found.map(|(_, switch)| *switch = on).is_some()
+    }
+}
+
 /// The candidate that came second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunnerUp {

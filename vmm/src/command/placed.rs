@@ -5,6 +5,7 @@ use std::fmt;
 
 use topology::id::VcpuIndex;
 
+use super::pause::Granted;
 use crate::placement::account::{Account, Move};
 use crate::placement::memory;
 use crate::placement::start::Placement;
@@ -33,6 +34,7 @@ pub(super) fn of_machine(placement: &Placement) -> PlacementReport {
         other_threads: placement.other_cpus().cloned(),
         notes: placement.remarks().to_vec(),
         memory: memory.collect(),
+        core_scheduling: placement.core_scheduling().cloned(),
         live: placement.account().map(live),
     }
 }
@@ -81,6 +83,9 @@ pub(super) fn tell(f: &mut fmt::Formatter<'_>, report: &PlacementReport, vcpus: 
         let found = if found.is_empty() { "none touched".to_owned() } else { found.join(", ") };
         let NodeMemoryReport { node, policy, host_nodes, asked_pages, .. } = node;
         writeln!(f, "    memory of node {node}: {policy} {host_nodes}; of {asked_pages} pages, {found}")?;
+    }
+    if let Some(grant) = &report.core_scheduling {
+        writeln!(f, "    core scheduling: {}", Granted(grant))?;
     }
     let Some(live) = report.live.as_ref().filter(|live| !live.moves.is_empty()) else { return Ok(()) };
     let moves: Vec<String> = live.moves.iter().map(|(rule, count)| format!("{rule} {count}")).collect();

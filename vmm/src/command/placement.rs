@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use policy::placement::picture::{self, Scene};
-use policy::placement::{self, Claim, Guest, PlacementError, Plan, Rules, Wishes};
+use policy::placement::{self, Claim, Guest, PlacementError, Plan, Wishes};
 use serde::Serialize;
 use topology::host::{Capture, HostError, HostTopology};
 use topology::id::{HostCpu, VcpuIndex};
@@ -71,9 +71,9 @@ struct Answer {
 impl Answer {
     fn new(machine: &Machine, host: HostTopology, others: Others) -> Result<Self, PlacementError> {
         let mut guest = Guest::new(&machine.topology);
-        memory::wish(&mut guest, &machine.node_wishes);
+        memory::wish(&mut guest, &machine.node_wishes, machine.huge_pages);
         let claims: Vec<Claim> = others.records.iter().map(Record::claim).collect();
-        let wishes = Wishes { mode: machine.placement.mode.clone(), rules: Rules::default(), claims };
+        let wishes = Wishes { mode: machine.placement.mode.clone(), rules: machine.rules, claims };
         let plan = placement::plan(&host, &guest, &wishes)?;
         Ok(Self { host, guest, others, claims: wishes.claims, plan })
     }

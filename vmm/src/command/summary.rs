@@ -6,14 +6,14 @@ use std::fmt::{self, Write as _};
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use vm_memory::{GuestMemoryBackend, GuestMemoryRegion};
-
 use super::{devices, offers, pause, placed, times};
-use crate::host::{facts, memory_use, output};
+use crate::config::HugePages;
+use crate::host::memory_use::{self, GuestPages};
+use crate::host::{facts, output};
 use crate::memory::GuestRam;
 use crate::pause::driver::Driver;
 use crate::placement::start::Placement;
-use crate::report::{Exit, Guest, Host, Monitor, Report, SCHEMA, Seen, Start, VcpuReport, Workload};
+use crate::report::{Exit, Guest, GuestPagesReport, Host, Monitor, Report, SCHEMA, Seen, Start, VcpuReport, Workload};
 use crate::vcpu::counters::ExitKind;
 use crate::vcpu::thread::VcpuHandle;
 use crate::vm::observed::Observed;
@@ -41,6 +41,7 @@ impl Summary {
                 nodes: u32::try_from(topology.nodes().len()).unwrap_or(u32::MAX),
                 memory_bytes: topology.memory_bytes(),
                 seen: observed.machine.map(|machine| Seen { cpus: machine.cpus, nodes: machine.nodes }),
+                pages: pages(&finished.machine.ram, finished.machine.machine.huge_pages),
             },
             start: start(finished, observed, started),
             monitor: Monitor { pss_bytes: pss(&finished.machine.ram) },
@@ -82,17 +83,19 @@ fn microseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
+/// The guest's RAM by host address.
+fn ranges(ram: &GuestRam) -> Vec<Range<u64>> {
+    ram.spans().map(|span| span.start as u64..(span.start + span.bytes) as u64).collect()
+}
+
 /// 0 stands for "not measured": `/proc` is not mounted.
 fn pss(ram: &GuestRam) -> u64 {
-    let ranges: Vec<Range<u64>> = ram
-        .memory()
-        .iter()
-        .map(|region| {
-            let start = region.as_ptr() as u64;
-            start..start + region.len()
-        })
-        .collect();
-    memory_use::monitor_pss_bytes(&ranges).unwrap_or(0)
+    memory_use::monitor_pss_bytes(&ranges(ram)).unwrap_or(0)
+}
+
+fn pages(ram: &GuestRam, asked: Option<HugePages>) -> Option<GuestPagesReport> {
+    let GuestPages { page_bytes, resident_bytes, huge_bytes } = memory_use::guest_pages(&ranges(ram)).ok()?;
+    Some(GuestPagesReport { asked, page_bytes, resident_bytes, huge_bytes })
 }
 
 fn vcpu(handle: &VcpuHandle, driver: &Driver, placement: &Placement) -> VcpuReport {
@@ -140,6 +143,16 @@ impl fmt::Display for Summary {
             guest.nodes,
             guest.memory_bytes >> 20
         )?;
+        if let Some((asked, pages)) = guest.pages.as_ref().and_then(|pages| Some((pages.asked?, pages))) {
+            let GuestPagesReport { page_bytes, resident_bytes, huge_bytes, .. } = pages;
+            writeln!(
+                f,
+                "  hugepages  {asked}: {} MiB of {} MiB in memory are huge, mapped in pages of {} KiB",
+                huge_bytes >> 20,
+                resident_bytes >> 20,
+                page_bytes >> 10
+            )?;
+        }
         writeln!(f, "  host       {} KVM, Linux {}, {} CPUs", host.kvm, host.kernel, host.cpus)?;
         let mut times = String::new();
         for (name, value) in [("first guest instruction", start.first_instruction_us), ("last AP up", start.last_ap_us)]

@@ -5,9 +5,9 @@ use std::io;
 use std::path::PathBuf;
 
 use topology::guest::TopologyError;
-use topology::id::VcpuIndex;
+use topology::id::{NodeId, VcpuIndex};
 
-use super::{ByteSize, MechanismChoice, PauseMode, ValueError};
+use super::{ByteSize, HugePages, MechanismChoice, PauseMode, ValueError};
 use crate::report::ReportError;
 
 /// Why a configuration cannot be made into a machine. Nothing was started and nothing was written.
@@ -26,6 +26,18 @@ pub enum ConfigError {
         page: u64,
         /// The whole pages in it.
         below: ByteSize,
+    },
+    /// Memory of a node that does not come in whole huge pages.
+    #[error(
+        "--hugepages {pages}: node {node} has {memory} of memory, which is no whole number of such pages; change --memory or memory="
+    )]
+    NotWholeHugePages {
+        /// The pages.
+        pages: HugePages,
+        /// The node.
+        node: NodeId,
+        /// Its memory.
+        memory: ByteSize,
     },
     /// More memory than an x86 machine can have.
     #[error("memory {memory}: is more than x86 can address ({most}); ask for less")]

@@ -6,11 +6,12 @@
 
 use std::path::PathBuf;
 
+use policy::placement::Rules;
 use topology::cpu_set::CpuSet;
 use topology::guest::GuestTopology;
 use topology::id::HostNode;
 
-use super::{MemoryPolicy, OfferPlan, PausePlan, PlacementConfig, SerialConfig};
+use super::{HugePages, MemoryPolicy, OfferPlan, PausePlan, PlacementConfig, SerialConfig};
 use crate::report::ReportTarget;
 
 /// What a run needs to know.
@@ -30,6 +31,12 @@ pub struct Machine {
     pub offer: OfferPlan,
     /// Where vCPU threads run.
     pub placement: PlacementConfig,
+    /// By which rules.
+    pub rules: Rules,
+    /// Pages of guest memory; `None` where the host decides.
+    pub huge_pages: Option<HugePages>,
+    /// Whether vCPU threads share cores with each other only.
+    pub core_scheduling: bool,
     /// What is wished for each node, in the order of the nodes.
     pub node_wishes: Vec<NodeWish>,
 }

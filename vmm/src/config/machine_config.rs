@@ -9,8 +9,8 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ByteSize, CpuMask, CpusConfig, DistanceConfig, InjectionConfig, MechanismChoice, NumaEntry, PauseMode,
-    PauseParameter, PlacementConfig, PvChoice, QuietExits, SerialConfig, SourceChoice, numa,
+    ByteSize, CpuMask, CpusConfig, DistanceConfig, HugePages, InjectionConfig, MechanismChoice, NumaEntry, PauseMode,
+    PauseParameter, PlacementConfig, PvChoice, QuietExits, RulesOff, SerialConfig, SourceChoice, numa,
 };
 
 /// A machine as it was asked for, with everything that was not said left open.
@@ -139,6 +139,33 @@ pub struct MachineConfig {
     #[arg(long, value_name = "auto | spread | pack | none | pin=[LIST]", help_heading = "Placement")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub placement: Option<PlacementConfig>,
+
+    /// Rules of placement that are switched off, by name, to see what each is worth [default: none]
+    ///
+    /// house, claims, numa, whole-core, cluster, pair, asym, busiest, scan-budget, rate-limit.
+    #[arg(long, value_name = "RULE,...", help_heading = "Placement")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub placement_off: Option<RulesOff>,
+
+    /// Pages of guest memory on the host [default: what the host does by itself]
+    ///
+    /// `2M` and `1G` come from the host's pool and are reserved before the guest starts, `thp` asks for transparent huge
+    /// pages, `none` for pages of 4 KiB alone.
+    #[arg(long, value_enum, value_name = "PAGES", help_heading = "Placement")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hugepages: Option<HugePages>,
+
+    /// Let no other program's threads run on a core beside a vCPU, where cores have several threads
+    #[arg(
+        long,
+        value_name = "true | false",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        help_heading = "Placement"
+    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub core_scheduling: Option<bool>,
 }
 
 impl MachineConfig {
@@ -176,6 +203,9 @@ impl MachineConfig {
             halt_poll: self.halt_poll.or(below.halt_poll),
             cpu_mask: self.cpu_mask.or(below.cpu_mask),
             placement: self.placement.or(below.placement),
+            placement_off: self.placement_off.or(below.placement_off),
+            hugepages: self.hugepages.or(below.hugepages),
+            core_scheduling: self.core_scheduling.or(below.core_scheduling),
         }
     }
 

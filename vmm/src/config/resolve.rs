@@ -13,8 +13,8 @@ use topology::guest::{
 };
 
 use super::{
-    Boot, ByteSize, ConfigError, CpusConfig, Machine, MachineConfig, MechanismChoice, MemoryPolicy, NodeConfig,
-    NodeWish, NumaEntry, OfferPlan, PauseMode, PausePlan, SerialConfig, pause,
+    Boot, ByteSize, ConfigError, CpusConfig, HugePages, Machine, MachineConfig, MechanismChoice, MemoryPolicy,
+    NodeConfig, NodeWish, NumaEntry, OfferPlan, PauseMode, PausePlan, SerialConfig, pause,
 };
 use crate::report::{self, ReportTarget};
 
@@ -36,8 +36,22 @@ impl MachineConfig {
             report::check_output("--serial", path)?;
         }
         let report = config.report.as_deref().map(ReportTarget::check).transpose()?;
-        let placement = config.placement.unwrap_or_default();
-        Ok(Machine { topology, boot, serial, report, pause, offer, placement, node_wishes })
+        if let Some((pages, bytes)) = config.hugepages.and_then(|pages| Some((pages, pages.pool_page_bytes()?))) {
+            whole_huge_pages(&topology, pages, bytes)?;
+        }
+        Ok(Machine {
+            topology,
+            boot,
+            serial,
+            report,
+            pause,
+            offer,
+            placement: config.placement.unwrap_or_default(),
+            rules: config.placement_off.unwrap_or_default().rules(),
+            huge_pages: config.hugepages,
+            core_scheduling: config.core_scheduling.unwrap_or_default(),
+            node_wishes,
+        })
     }
 
     fn offer_plan(&self) -> Result<OfferPlan, ConfigError> {
@@ -184,6 +198,17 @@ fn whole_memory(memory: Option<ByteSize>) -> Result<u64, ConfigError> {
     Ok(bytes)
 }
 
+/// Each node is tied to the host's nodes by itself, so each needs whole pages.
+fn whole_huge_pages(topology: &GuestTopology, pages: HugePages, page_bytes: u64) -> Result<(), ConfigError> {
+    match topology.nodes().iter().find(|node| !node.memory_bytes.is_multiple_of(page_bytes)) {
+        Some(node) => {
+            let (node, memory) = (node.id, ByteSize(node.memory_bytes));
+            Err(ConfigError::NotWholeHugePages { pages, node, memory })
+        }
+        None => Ok(()),
+    }
+}
+
 fn node_requests(nodes: &[&NodeConfig], memory: Option<ByteSize>) -> Result<Vec<NodeRequest>, ConfigError> {
     let said: Vec<u64> = nodes.iter().filter_map(|node| node.memory).map(|memory| memory.0).collect();
     let shares = if said.is_empty() {
@@ -319,6 +344,8 @@ mod tests {
             (refused("kernel = \"/proc/self/exe\"\ncmdline = \"a\\u0000b\""), "control character '\\0'"),
             (refused("kernel = \"/proc/self/exe\"\ninitrd = \"/\""), "--initrd /: is a directory"),
             (refused("pv = \"all\"\ndisable_exits = \"hlt,pause\""), "--pv all,-pv-unhalt"),
+            (refused("hugepages = \"2M\"\nmemory = \"3M\""), "--hugepages 2M: node 0 has 3M of memory"),
+            (refused("hugepages = \"1G\"\nmemory = \"3G\"\nnuma = 2"), "--hugepages 1G: node 0 has 1536M of memory"),
             (refused("report = \"/absent/run.json\""), "--report"),
             (refused("serial = \"file=/absent/log\""), "--serial"),
         ] {

@@ -74,6 +74,10 @@ fn pausing() -> impl Strategy<Value = MachineConfig> {
             pv: halt_poll.map(|_| "-pv-ipi".parse().expect("known")),
             disable_exits: halt_poll.map(|_| "pause,cstate".parse().expect("known")),
             cpu_mask: halt_poll.map(|_| "avx,avx2".parse().expect("known")),
+            placement_off: halt_poll.map(|_| "numa,pair".parse().expect("known")),
+            hugepages: halt_poll
+                .map(|bits| [HugePages::Pool2M, HugePages::Pool1G, HugePages::Thp, HugePages::None][bits as usize % 4]),
+            core_scheduling: halt_poll.map(|bits| bits % 2 == 0),
             halt_poll,
             pause,
             pause_source: pause.map(|_| SourceChoice::Tracepoint),

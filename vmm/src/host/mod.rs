@@ -4,7 +4,9 @@
 pub mod affinity;
 pub mod allocator;
 pub mod bpf;
+pub mod core_scheduling;
 pub mod facts;
+pub mod huge_pages;
 pub mod limits;
 pub mod memory_use;
 pub mod numa_memory;

@@ -11,7 +11,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use policy::placement::{Balancer, Claim, Config, Decision, FULL, Snapshot};
+use policy::placement::{Balancer, Claim, Config, Decision, FULL, Rules, Snapshot};
 use policy::time::Nanos;
 use topology::cpu_set::CpuSet;
 use topology::id::HostCpu;
@@ -71,7 +71,7 @@ impl Live {
     ///
     /// # Errors
     /// No thread can be started; the site is lost with it, and with that the claim.
-    pub(super) fn start(site: Site, memory: &[NodeMemory], vcpus: &[VcpuHandle]) -> io::Result<Self> {
+    pub(super) fn start(site: Site, rules: Rules, memory: &[NodeMemory], vcpus: &[VcpuHandle]) -> io::Result<Self> {
         let stop = Arc::new(Stop::default());
         let of_thread = Arc::clone(&stop);
         let threads = vcpus.iter().map(VcpuHandle::thread_id).collect();
@@ -80,7 +80,7 @@ impl Live {
         let thread = thread::Builder::new()
             .name("placement".to_owned())
             .stack_size(STACK_BYTES)
-            .spawn(move || Mover::new(site, memory, threads).run(&of_thread))?;
+            .spawn(move || Mover::new(site, rules, memory, threads).run(&of_thread))?;
         Ok(Self { stop, thread: Some(thread) })
     }
 
@@ -131,10 +131,11 @@ struct Mover {
 }
 
 impl Mover {
-    fn new(site: Site, memory: Vec<NodeMemory>, threads: Vec<ThreadId>) -> Self {
+    fn new(site: Site, rules: Rules, memory: Vec<NodeMemory>, threads: Vec<ThreadId>) -> Self {
         widen(&site.process);
         let places: Vec<HostCpu> = site.plan.places.iter().map(|place| place.decision.to).collect();
-        let balancer = Balancer::new(site.host.clone(), site.guest.clone(), Config::default(), Nanos(0));
+        let balancer =
+            Balancer::new(site.host.clone(), site.guest.clone(), Config { rules, ..Config::default() }, Nanos(0));
         let window = Window::open(Nanos(0), counters(&threads));
         Self {
             balancer,

@@ -8,10 +8,11 @@ use topology::cpu_set::CpuSet;
 use topology::host::HostTopology;
 use topology::id::{HostNode, NodeId};
 use topology::memory_map::MemoryMap;
-use vm_memory::{GuestMemoryBackend, GuestMemoryRegion};
 
-use crate::config::{Machine, MemoryPolicy, NodeWish};
+use crate::config::{HugePages, Machine, MemoryPolicy, NodeWish};
+use crate::host::huge_pages::{self, Advice};
 use crate::host::numa_memory::{self, Located, Span};
+use crate::host::sysfs;
 use crate::memory::GuestRam;
 
 /// A guest node's memory on the host.
@@ -47,6 +48,24 @@ pub enum MemoryPlaceError {
         /// What is free there.
         free_bytes: u64,
     },
+    /// Too few huge pages are free.
+    #[error(
+        "guest node {guest} needs {needed} huge pages of {pages} bound to the host nodes {host_nodes}, where {free} are free \
+         and not promised to others; add some there (/sys/devices/system/node/node*/hugepages/*/nr_hugepages), or leave \
+         host-node= out"
+    )]
+    FewHugePages {
+        /// The guest node.
+        guest: NodeId,
+        /// The host nodes as a list.
+        host_nodes: String,
+        /// Which pages, as `--hugepages` spells them.
+        pages: HugePages,
+        /// Pages that the node needs.
+        needed: u64,
+        /// Pages that are free there.
+        free: u64,
+    },
     /// A host node that does not exist.
     #[error("guest node {guest} wants host node {host}, which does not exist; there are nodes {existing}")]
     NoSuchNode {
@@ -80,9 +99,15 @@ fn remedy(error: &io::Error) -> &'static str {
 }
 
 /// What placement must know of the wishes: the node to be near, and how much memory must be there.
-pub(crate) fn wish(guest: &mut Guest, wishes: &[NodeWish]) {
+///
+/// Pages of a pool are no part of a node's free memory: that does not limit them, the pool does.
+pub(crate) fn wish(guest: &mut Guest, wishes: &[NodeWish], pages: Option<HugePages>) {
+    let pooled = pages.is_some_and(|pages| pages.pool_page_bytes().is_some());
     for (node, wish) in guest.nodes.iter_mut().zip(wishes) {
         node.host_node = wish.host_nodes.lowest();
+        if pooled {
+            node.memory_bytes = 0;
+        }
         let bound = wish.policy.unwrap_or(MemoryPolicy::Bind) == MemoryPolicy::Bind;
         // Memory that may be elsewhere too is no reason to refuse the node.
         if node.host_node.is_some() && !(bound && wish.host_nodes.len() == 1) {
@@ -115,7 +140,7 @@ pub(super) fn decide(machine: &Machine, host: &HostTopology, plan: &Plan) -> Res
         };
         // Without a home there is nothing to be tied to.
         let policy = if host_nodes.is_empty() { MemoryPolicy::Default } else { policy };
-        check(host, node.id, (policy, &host_nodes), node.memory_bytes)?;
+        check(host, node.id, (policy, &host_nodes), (node.memory_bytes, machine.huge_pages))?;
         nodes.push(NodeMemory { guest: node.id, wished, policy, host_nodes, spans: Vec::new() });
     }
     Ok(nodes)
@@ -125,7 +150,7 @@ fn check(
     host: &HostTopology,
     guest: NodeId,
     (policy, nodes): (MemoryPolicy, &CpuSet<HostNode>),
-    wanted_bytes: u64,
+    (wanted_bytes, pages): (u64, Option<HugePages>),
 ) -> Result<(), MemoryPlaceError> {
     let mut free_bytes = Some(0u64);
     for id in nodes.iter() {
@@ -135,12 +160,61 @@ fn check(
         };
         free_bytes = free_bytes.zip(host.nodes()[index].free_bytes).map(|(sum, free)| sum.saturating_add(free));
     }
+    if let Some((pages, page_bytes)) = pages.and_then(|pages| Some((pages, pages.pool_page_bytes()?))) {
+        return match policy {
+            MemoryPolicy::Bind => check_pool(guest, nodes, (pages, page_bytes), wanted_bytes / page_bytes),
+            _ => Ok(()),
+        };
+    }
     match free_bytes {
         Some(free_bytes) if policy == MemoryPolicy::Bind && free_bytes < wanted_bytes => {
             Err(MemoryPlaceError::Full { guest, host_nodes: nodes.to_string(), wanted_bytes, free_bytes })
         }
         _ => Ok(()),
     }
+}
+
+/// Whether the nodes' shares of the pool suffice. Where pages are promised, to whom on which node is not known: they count
+/// as gone. Unless the kernel may add pages, it is the only one to say.
+fn check_pool(
+    guest: NodeId,
+    nodes: &CpuSet<HostNode>,
+    (pages, page_bytes): (HugePages, u64),
+    needed: u64,
+) -> Result<(), MemoryPlaceError> {
+    let Some(pool) = huge_pages::pool(&sysfs::read_small, page_bytes) else { return Ok(()) };
+    let shares = nodes.iter().map(|node| huge_pages::free_on_node(&sysfs::read_small, page_bytes, node));
+    let Some(there) = shares.sum::<Option<u64>>() else { return Ok(()) };
+    let free = there.min(pool.free);
+    if needed <= free || pool.surplus > 0 {
+        return Ok(());
+    }
+    Err(MemoryPlaceError::FewHugePages { guest, host_nodes: nodes.to_string(), pages, needed, free })
+}
+
+/// Takes the pages of bound nodes from the pool now: what is promised is promised for the whole host, and a node that has
+/// none left would only be found when the guest runs into it.
+///
+/// # Errors
+/// [`MemoryPlaceError::FewHugePages`]. A kernel that cannot do it beforehand (before 5.14) does it when it has to.
+pub(super) fn populate(nodes: &[NodeMemory], pages: Option<HugePages>) -> Result<(), MemoryPlaceError> {
+    let Some((pages, page_bytes)) = pages.and_then(|pages| Some((pages, pages.pool_page_bytes()?))) else {
+        return Ok(());
+    };
+    for node in nodes.iter().filter(|node| node.policy == MemoryPolicy::Bind) {
+        match node.spans.iter().try_for_each(|span| huge_pages::advise(*span, Advice::Populate)) {
+            Err(error) if error.raw_os_error() != Some(libc::EINVAL) => {
+                let bytes: u64 = node.spans.iter().map(|span| span.bytes as u64).sum();
+                let shares = node.host_nodes.iter();
+                let free = shares.filter_map(|id| huge_pages::free_on_node(&sysfs::read_small, page_bytes, id)).sum();
+                let host_nodes = node.host_nodes.to_string();
+                let needed = bytes / page_bytes;
+                return Err(MemoryPlaceError::FewHugePages { guest: node.guest, host_nodes, pages, needed, free });
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// Ties the guest's RAM, of which nothing was touched yet.
@@ -154,11 +228,10 @@ pub(super) fn bind(
     ram: &GuestRam,
     remarks: &mut Vec<String>,
 ) -> Result<(), MemoryPlaceError> {
-    for (range, region) in map.ram().iter().zip(ram.memory().iter()) {
-        let Some(node) = nodes.iter_mut().find(|node| node.guest == range.node) else { continue };
-        // A region of this process fits its address space.
-        let bytes = usize::try_from(region.len()).unwrap_or(usize::MAX);
-        node.spans.push(Span { start: region.as_ptr() as usize, bytes });
+    for (range, span) in map.ram().iter().zip(ram.spans()) {
+        if let Some(node) = nodes.iter_mut().find(|node| node.guest == range.node) {
+            node.spans.push(span);
+        }
     }
     for node in nodes.iter_mut().filter(|node| node.policy != MemoryPolicy::Default) {
         let tied = node.spans.iter().try_for_each(|span| numa_memory::bind(*span, node.policy, &node.host_nodes));

@@ -5,6 +5,8 @@
 //! not read the host's shape.
 
 use std::io;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use policy::placement::{self, Claim, Guest, Mode, Note, PlacementError, Plan, Rules, Wishes};
 use topology::cpu_set::CpuSet;
@@ -17,11 +19,13 @@ use super::confine;
 use super::live::Live;
 use super::memory::{self, MemoryPlaceError, NodeMemory};
 use super::site::Site;
-use crate::config::{Machine, PlacementConfig};
+use crate::config::{HugePages, Machine, PlacementConfig};
+use crate::host::core_scheduling::{self, CoreSchedulingError};
 use crate::host::registry::{Others, OwnClaim, Record, Registry};
 use crate::host::{affinity, facts, sysfs};
 use crate::memory::GuestRam;
-use crate::vcpu::thread::VcpuHandle;
+use crate::pause::effective::Grant;
+use crate::vcpu::thread::{ANSWER_LIMIT, VcpuHandle};
 
 /// A machine cannot be placed as it was asked to.
 #[derive(Debug, thiserror::Error)]
@@ -84,12 +88,15 @@ pub enum StartError {
 #[derive(Debug)]
 pub struct Placement {
     config: PlacementConfig,
+    rules: Rules,
+    huge_pages: Option<HugePages>,
     /// What there was to decide on; `None` where nothing was decided.
     pub(super) site: Option<Site>,
     /// Guest nodes' memory.
     memory: Vec<NodeMemory>,
     /// What should be known: degradations, double booking.
     remarks: Vec<String>,
+    core_scheduling: Option<Grant>,
     live: Option<Live>,
     account: Option<Account>,
 }
@@ -101,8 +108,17 @@ impl Placement {
     /// [`StartError`]. `auto` makes no decision where the host cannot be understood, and says so.
     pub fn decide(machine: &Machine) -> Result<Self, StartError> {
         let config = machine.placement.clone();
-        let mut placement =
-            Self { config, site: None, memory: Vec::new(), remarks: Vec::new(), live: None, account: None };
+        let mut placement = Self {
+            config,
+            rules: machine.rules,
+            huge_pages: machine.huge_pages,
+            site: None,
+            memory: Vec::new(),
+            remarks: Vec::new(),
+            core_scheduling: None,
+            live: None,
+            account: None,
+        };
         let wished = machine.node_wishes.iter().any(|wish| !wish.host_nodes.is_empty() || wish.policy.is_some());
         if placement.config.mode == Mode::None && !wished {
             return Ok(placement);
@@ -116,7 +132,7 @@ impl Placement {
             Err(source) => return Err(StartError::Host { placement: placement.config.to_string(), source }),
         };
         let mut guest = Guest::new(&machine.topology);
-        memory::wish(&mut guest, &machine.node_wishes);
+        memory::wish(&mut guest, &machine.node_wishes, machine.huge_pages);
         let site = placement.claimed_site(host, guest)?;
         placement.memory = memory::decide(machine, &site.host, &site.plan)?;
         placement.site = Some(site);
@@ -144,7 +160,7 @@ impl Placement {
             self.remarks.push(format!("the claim {} cannot be read and is ignored", path.display()));
         }
         let claims: Vec<Claim> = others.records.iter().map(Record::claim).collect();
-        let wishes = Wishes { mode: self.config.mode.clone(), rules: Rules::default(), claims };
+        let wishes = Wishes { mode: self.config.mode.clone(), rules: self.rules, claims };
         let refused = |source| StartError::Plan { placement: self.config.to_string(), source };
         let plan = placement::plan(&host, &guest, &wishes).map_err(refused)?;
         let places: Vec<HostCpu> = plan.places.iter().map(|place| place.decision.to).collect();
@@ -197,7 +213,8 @@ impl Placement {
     /// # Errors
     /// [`StartError::Memory`].
     pub fn bind(&mut self, map: &MemoryMap, ram: &GuestRam) -> Result<(), StartError> {
-        Ok(memory::bind(&mut self.memory, map, ram, &mut self.remarks)?)
+        memory::bind(&mut self.memory, map, ram, &mut self.remarks)?;
+        Ok(memory::populate(&self.memory, self.huge_pages)?)
     }
 
     /// Puts the vCPU threads where they go.
@@ -218,6 +235,27 @@ impl Placement {
         Ok(())
     }
 
+    /// Lets the vCPU threads share cores with each other only; what came of it is in [`Placement::core_scheduling`].
+    pub fn share_cores(&mut self, threads: &[VcpuHandle]) {
+        let name = "core-scheduling";
+        let shared = await_tids(threads).and_then(|tids| core_scheduling::share(&tids));
+        let grant = match shared {
+            Ok(cookie) => Grant::yes(name, format!("all vCPU threads have cookie {cookie:#x}, nobody else has")),
+            Err(error) => Grant::no(name, error.to_string(), error.remedy()),
+        };
+        if !grant.granted {
+            let remedy = grant.remedy.as_ref().map_or_else(String::new, |remedy| format!("; {remedy}"));
+            self.remarks.push(format!("--core-scheduling is not granted: {}{remedy}", grant.why));
+        }
+        self.core_scheduling = Some(grant);
+    }
+
+    /// What came of core scheduling; `None` if it was not asked for.
+    #[must_use]
+    pub fn core_scheduling(&self) -> Option<&Grant> {
+        self.core_scheduling.as_ref()
+    }
+
     /// Puts the calling thread, and all it starts later, where they disturb no vCPU. Once the guest runs: the kernel moves
     /// a thread that is on a wrong CPU at once, and on a busy host that can take as long as a turn on the other CPU.
     pub fn keep_off(&mut self) {
@@ -233,7 +271,7 @@ impl Placement {
             return;
         }
         let Some(site) = self.site.take_if(|site| site.host.usable().len() > 1) else { return };
-        match Live::start(site, &self.memory, threads) {
+        match Live::start(site, self.rules, &self.memory, threads) {
             Ok(live) => self.live = Some(live),
             Err(error) => self.remarks.push(format!("vCPUs stay where they are, no thread can be started: {error}")),
         }
@@ -299,6 +337,18 @@ impl Placement {
     pub fn usable_cpus(&self) -> u32 {
         let cpus = confine::union(self.cpus().iter()).len();
         if cpus == 0 { facts::cpus_online() } else { u32::try_from(cpus).unwrap_or(u32::MAX) }
+    }
+}
+
+/// Numbers of the vCPU threads, which they tell with their first instruction.
+fn await_tids(threads: &[VcpuHandle]) -> Result<Vec<i32>, CoreSchedulingError> {
+    let deadline = Instant::now() + ANSWER_LIMIT;
+    loop {
+        match threads.iter().map(VcpuHandle::tid).collect() {
+            Some(tids) => return Ok(tids),
+            None if Instant::now() < deadline => thread::sleep(Duration::from_micros(100)),
+            None => return Err(CoreSchedulingError::Refused(io::ErrorKind::TimedOut.into())),
+        }
     }
 }
 

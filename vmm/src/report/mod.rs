@@ -15,7 +15,8 @@ pub use devices::{DevicesReport, Space, Unclaimed};
 pub use exit_status::ExitStatus;
 pub use placement::{LivePlacementReport, MoveReport, NodeMemoryReport, PlacementReport, VcpuPlacementReport};
 pub use run::{
-    Exit, Guest, Host, KvmKind, Monitor, PauseReport, Report, SCHEMA, Seen, Start, VcpuReport, Workload, YieldReport,
+    Exit, Guest, GuestPagesReport, Host, KvmKind, Monitor, PauseReport, Report, SCHEMA, Seen, Start, VcpuReport,
+    Workload, YieldReport,
 };
 pub(crate) use target::check_output;
 pub use target::{ReportError, ReportTarget};

@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 use topology::cpu_set::CpuSet;
 use topology::id::{HostCpu, HostNode};
 
+use crate::pause::effective::Grant;
+
 /// Where a machine was.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlacementReport {
@@ -23,6 +25,9 @@ pub struct PlacementReport {
     pub notes: Vec<String>,
     /// The memory of each guest node; empty where nothing was decided about it.
     pub memory: Vec<NodeMemoryReport>,
+    /// Whether the vCPU threads share cores with each other only; absent if that was not asked for.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub core_scheduling: Option<Grant>,
     /// What was done while the guest ran; absent if nothing was decided then.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub live: Option<LivePlacementReport>,

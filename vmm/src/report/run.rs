@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::times::{CounterValue, KvmStats, LedgerReport};
 use super::{DevicesReport, ExitStatus, PlacementReport, VcpuPlacementReport};
+use crate::config::HugePages;
 use crate::pause::effective::{Effective, Grant};
 
 /// Value of [`Report::schema`]: raised only if a key changes its meaning, never when one is added.
@@ -110,6 +111,23 @@ pub struct Guest {
     /// What the guest reported of itself; absent unless it is the probe guest and it got that far.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub seen: Option<Seen>,
+    /// What its memory was made of on the host at the end of the run; absent if `/proc` is not mounted.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub pages: Option<GuestPagesReport>,
+}
+
+/// What guest memory was made of on the host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GuestPagesReport {
+    /// As `--hugepages` spells it; absent if nothing was asked for.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub asked: Option<HugePages>,
+    /// Size of a page of the mappings in bytes; transparent huge pages do not count.
+    pub page_bytes: u64,
+    /// Bytes that were in memory.
+    pub resident_bytes: u64,
+    /// Of these, bytes in huge pages, of a pool or transparent.
+    pub huge_bytes: u64,
 }
 
 /// What the guest found by itself, by CPUID and the ACPI tables.

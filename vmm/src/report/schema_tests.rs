@@ -37,7 +37,18 @@ fn full() -> Report {
         schema: SCHEMA,
         exit: ExitStatus::PoweredOff.into(),
         host: Host { kvm: KvmKind::Software, kernel: "6.12.0".to_owned(), cpus: 2 },
-        guest: Guest { cpus: 4, nodes: 2, memory_bytes: 512 << 20, seen: Some(Seen { cpus: 4, nodes: 2 }) },
+        guest: Guest {
+            cpus: 4,
+            nodes: 2,
+            memory_bytes: 512 << 20,
+            seen: Some(Seen { cpus: 4, nodes: 2 }),
+            pages: Some(GuestPagesReport {
+                asked: Some(crate::config::HugePages::Thp),
+                page_bytes: 4096,
+                resident_bytes: 9 << 20,
+                huge_bytes: 8 << 20,
+            }),
+        },
         start: Start { first_instruction_us: Some(1800), last_ap_us: Some(9000) },
         monitor: Monitor { pss_bytes: 2 << 20 },
         vcpus: vec![VcpuReport {
@@ -63,6 +74,7 @@ fn full() -> Report {
                 asked_pages: 9,
                 found_pages: BTreeMap::from([(HostNode(0), 4)]),
             }],
+            core_scheduling: Some(Grant::no("core-scheduling", "this kernel has none", Some("use another kernel"))),
             live: Some(LivePlacementReport {
                 moves: BTreeMap::from([(Rule::House, 1)]),
                 last: vec![MoveReport {
@@ -117,12 +129,14 @@ fn full() -> Report {
 fn least() -> Report {
     let mut report = full();
     report.guest.seen = None;
+    report.guest.pages = None;
     report.kvm_stats.missing = None;
     report.pause.unseen = None;
     report.start = Start::default();
     report.workload = None;
     report.devices = None;
     report.placement.live = None;
+    report.placement.core_scheduling = None;
     (report.placement.claimed, report.placement.other_threads, report.vcpus[0].placement) = (None, None, None);
     let grants = [&mut report.pause.sources, &mut report.pause.mechanisms, &mut report.pause.views, &mut report.offers];
     grants.into_iter().flatten().for_each(|grant| grant.remedy = None);

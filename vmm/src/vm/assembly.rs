@@ -56,7 +56,7 @@ impl WithMemory {
         let (topology, map) = shape(machine.topology, &host_cpuid)?;
         let machine = Machine { topology, ..machine };
         let mut placement = Placement::decide(&machine)?;
-        let ram = GuestRam::map(&map)?;
+        let ram = GuestRam::map(&map, machine.huge_pages)?;
         placement.bind(&map, &ram)?;
         let mut vm = system.create_vm()?;
         vm.set_ram(ram.clone())?;
@@ -197,6 +197,9 @@ impl WithVcpus {
             })
             .collect::<Result<VcpuThreads, _>>()?;
         placement.confine(&handles)?;
+        if machine.core_scheduling {
+            placement.share_cores(&handles);
+        }
         pause.start()?;
         Ok(Assembled { handles, placement, pause, offers, parts, vm, ram, machine })
     }
