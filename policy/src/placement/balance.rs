@@ -129,6 +129,11 @@ impl Balancer {
         }
     }
 
+    /// Takes other settings from the next pass on; who moved lately goes on resting.
+    pub fn configure(&mut self, config: Config) {
+        self.config = Config { max_moves: config.max_moves.min(MOST_MOVES), ..config };
+    }
+
     /// Takes note that the host changed: CPUs came, went, or became forbidden.
     ///
     /// Does nothing if the host is the same. The caller builds a new topology every now and then and hands it in.

@@ -17,4 +17,5 @@ pub mod runqueue;
 pub mod signals;
 pub mod stack;
 pub mod sysfs;
+pub mod tasks;
 pub mod terminal;

@@ -200,15 +200,15 @@ impl Turn<'_> {
 }
 
 impl OwnClaim {
-    /// Claims these CPUs instead.
+    /// Claims these CPUs instead, for itself alone or not.
     ///
     /// # Errors
     /// [`RegistryError::Unusable`]; the claim stays as it was.
-    pub fn update(&mut self, cpus: CpuSet<HostCpu>) -> Result<(), RegistryError> {
-        if self.record.cpus == cpus {
+    pub fn update(&mut self, cpus: CpuSet<HostCpu>, exclusive: bool) -> Result<(), RegistryError> {
+        if self.record.cpus == cpus && self.record.exclusive == exclusive {
             return Ok(());
         }
-        let record = Record { cpus, ..self.record.clone() };
+        let record = Record { cpus, exclusive, ..self.record.clone() };
         let placed = place(&self.path, &record);
         self.file = placed.map_err(|source| RegistryError::Unusable { path: self.path.clone(), source })?;
         self.record = record;
@@ -363,7 +363,7 @@ mod tests {
         let directory = Temporary::new("update");
         let registry = Registry::at(directory.0.clone());
         let mut claim = registry.turn().unwrap().claim(record(3, "0")).unwrap();
-        claim.update("4-5".parse().unwrap()).unwrap();
+        claim.update("4-5".parse().unwrap(), false).unwrap();
         assert_eq!(registry.look().records, [record(3, "4-5")]);
         assert_eq!(claim.record().cpus.to_string(), "4-5");
     }

@@ -19,7 +19,7 @@ pub struct Move {
 }
 
 /// What became of live placement.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Account {
     /// Looks at the loads.
     pub looks: u64,
@@ -33,6 +33,8 @@ pub struct Account {
     pub last: VecDeque<Move>,
     /// Time that looking and deciding took.
     pub spent: Duration,
+    /// What should be known of decisions that were made on request.
+    pub remarks: Vec<String>,
 }
 
 impl Account {

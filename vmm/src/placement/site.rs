@@ -6,6 +6,7 @@ use topology::cpu_set::CpuSet;
 use topology::host::HostTopology;
 use topology::id::HostCpu;
 
+use crate::host::affinity;
 use crate::host::registry::OwnClaim;
 
 /// The host and the guest, as a decision sees them.
@@ -22,4 +23,13 @@ pub(super) struct Site {
     pub(super) cpus: Vec<CpuSet<HostCpu>>,
     /// CPUs of the other threads, as applied.
     pub(super) others: Option<CpuSet<HostCpu>>,
+}
+
+impl Site {
+    /// A site where the kernel decides.
+    pub(super) fn undecided(host: HostTopology, guest: Guest) -> Self {
+        let process = affinity::of_this_thread().unwrap_or_default();
+        let plan = Plan { places: Vec::new(), homes: Vec::new(), notes: Vec::new() };
+        Self { host, guest, process, plan, claims: Vec::new(), own: None, cpus: Vec::new(), others: None }
+    }
 }

@@ -8,81 +8,29 @@ use std::io;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use policy::placement::{self, Claim, Guest, Mode, Note, PlacementError, Plan, Rules, Wishes};
+use policy::placement::{Guest, Mode, Plan, Rules};
 use topology::cpu_set::CpuSet;
+use topology::guest::GuestTopology;
 use topology::host::{HostError, HostTopology};
-use topology::id::{HostCpu, VcpuIndex};
+use topology::id::HostCpu;
 use topology::memory_map::MemoryMap;
 
 use super::account::Account;
 use super::confine;
+use super::control::{HandleError, PlacementHandle};
+use super::decide::Deciding;
+use super::error::StartError;
 use super::live::Live;
-use super::memory::{self, MemoryPlaceError, NodeMemory};
+use super::memory::{self, NodeMemory};
+use super::mover::{self, Asked};
 use super::site::Site;
 use crate::config::{HugePages, Machine, PlacementConfig};
 use crate::host::core_scheduling::{self, CoreSchedulingError};
-use crate::host::registry::{Others, OwnClaim, Record, Registry};
+use crate::host::registry::{OwnClaim, Record};
 use crate::host::{affinity, facts, sysfs};
 use crate::memory::GuestRam;
 use crate::pause::effective::Grant;
 use crate::vcpu::thread::{ANSWER_LIMIT, VcpuHandle};
-
-/// A machine cannot be placed as it was asked to.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// The host.
-    #[error("--placement {placement}: the host's topology cannot be used: {source}; --placement none needs none")]
-    Host {
-        /// As given.
-        placement: String,
-        /// What is wrong with it.
-        source: HostError,
-    },
-    /// The plan.
-    #[error("--placement {placement}: {source}")]
-    Plan {
-        /// As given.
-        placement: String,
-        /// What cannot be met.
-        source: PlacementError,
-    },
-    /// CPUs that somebody keeps, or that this VM wants to keep.
-    #[error(
-        "--placement {placement}: CPUs {cpus} are claimed by other VMs (processes {pids}); wait for their end, name other \
-         CPUs, or drop exclusive where it was asked for"
-    )]
-    Claimed {
-        /// As given.
-        placement: String,
-        /// The CPUs.
-        cpus: CpuSet<HostCpu>,
-        /// Who claims them.
-        pids: String,
-    },
-    /// Keeping CPUs needs a registry.
-    #[error("--placement {placement}: {reason}; exclusive needs that")]
-    NoRegistry {
-        /// As given.
-        placement: String,
-        /// Why there is none.
-        reason: String,
-    },
-    /// Memory.
-    #[error(transparent)]
-    Memory(#[from] MemoryPlaceError),
-    /// A thread.
-    #[error("--placement {placement}: vCPU {vcpu} cannot be put on the CPUs {cpus}: {source}; has the cpuset changed?")]
-    Thread {
-        /// As given.
-        placement: String,
-        /// The vCPU.
-        vcpu: VcpuIndex,
-        /// The CPUs as a list.
-        cpus: String,
-        /// The kernel's reason.
-        source: io::Error,
-    },
-}
 
 /// What was decided for one machine, and what came of it.
 #[derive(Debug)]
@@ -133,7 +81,10 @@ impl Placement {
         };
         let mut guest = Guest::new(&machine.topology);
         memory::wish(&mut guest, &machine.node_wishes, machine.huge_pages);
-        let site = placement.claimed_site(host, guest)?;
+        let mut deciding =
+            Deciding { config: &placement.config, rules: placement.rules, remarks: &mut placement.remarks };
+        let process = affinity::of_this_thread().unwrap_or_default();
+        let site = deciding.site((host, guest), process, &mut None)?;
         placement.memory = memory::decide(machine, &site.host, &site.plan)?;
         placement.site = Some(site);
         Ok(placement)
@@ -143,69 +94,6 @@ impl Placement {
     fn host(&self, wished: bool) -> Result<HostTopology, HostError> {
         let one = affinity::of_this_thread().is_ok_and(|cpus| cpus.len() == 1);
         if !wished && (one || matches!(self.config.mode, Mode::Pin(_))) { sysfs::limits() } else { sysfs::host() }
-    }
-
-    fn claimed_site(&mut self, host: HostTopology, guest: Guest) -> Result<Site, StartError> {
-        let registry = match Registry::of_this_user() {
-            _ if self.config.mode == Mode::None => None,
-            Ok(registry) => Some(registry),
-            Err(error) => self.uncoordinated(&error.to_string())?,
-        };
-        let turn = match registry.as_ref().map(Registry::turn).transpose() {
-            Ok(turn) => turn,
-            Err(error) => self.uncoordinated(&error.to_string())?,
-        };
-        let others = turn.as_ref().map(|turn| turn.look()).unwrap_or_default();
-        for path in &others.unreadable {
-            self.remarks.push(format!("the claim {} cannot be read and is ignored", path.display()));
-        }
-        let claims: Vec<Claim> = others.records.iter().map(Record::claim).collect();
-        let wishes = Wishes { mode: self.config.mode.clone(), rules: self.rules, claims };
-        let refused = |source| StartError::Plan { placement: self.config.to_string(), source };
-        let plan = placement::plan(&host, &guest, &wishes).map_err(refused)?;
-        let places: Vec<HostCpu> = plan.places.iter().map(|place| place.decision.to).collect();
-        let wanted = confine::union(plan.places.iter().map(|place| &place.affinity));
-        self.agree(&wanted, &others)?;
-        let cpus = match self.config.mode {
-            Mode::Pin(_) => plan.places.iter().map(|place| place.affinity.clone()).collect(),
-            _ => confine::vcpus(&host, &places, &wishes.claims),
-        };
-        self.remarks.extend(plan.notes.iter().filter(|note| worth_saying(note)).map(ToString::to_string));
-        let vcpus = u32::try_from(guest.vcpus.len()).unwrap_or(u32::MAX);
-        let record = Record { pid: std::process::id(), vcpus, cpus: wanted, exclusive: self.config.exclusive };
-        let own = match turn.map(|turn| turn.claim(record)).transpose() {
-            Ok(own) => own,
-            Err(error) => self.uncoordinated(&error.to_string())?,
-        };
-        let process = affinity::of_this_thread().unwrap_or_default();
-        Ok(Site { others: None, host, guest, process, plan, claims: wishes.claims, own, cpus })
-    }
-
-    /// There is no registry: said, or refused where one is needed.
-    fn uncoordinated<T>(&mut self, reason: &str) -> Result<Option<T>, StartError> {
-        if self.config.exclusive {
-            return Err(StartError::NoRegistry { placement: self.config.to_string(), reason: reason.to_owned() });
-        }
-        self.remarks.push(reason.to_owned());
-        Ok(None)
-    }
-
-    /// Refuses what others keep, or what this VM wants to keep; says what is shared.
-    fn agree(&mut self, wanted: &CpuSet<HostCpu>, others: &Others) -> Result<(), StartError> {
-        let meet = |record: &&Record| !record.cpus.intersection(wanted).is_empty();
-        let mut meeting = others.records.iter().filter(meet).peekable();
-        if meeting.peek().is_none() {
-            return Ok(());
-        }
-        let refused = self.config.exclusive || meeting.clone().any(|record| record.exclusive);
-        let cpus = confine::union(meeting.clone().map(|record| &record.cpus)).intersection(wanted);
-        let pids: Vec<String> = meeting.map(|record| record.pid.to_string()).collect();
-        let pids = pids.join(", ");
-        if refused {
-            return Err(StartError::Claimed { placement: self.config.to_string(), cpus, pids });
-        }
-        self.remarks.push(format!("CPUs {cpus} are shared with other VMs (processes {pids})"));
-        Ok(())
     }
 
     /// Ties the guest's RAM to the host's nodes; nothing of it may have been touched.
@@ -256,22 +144,42 @@ impl Placement {
         self.core_scheduling.as_ref()
     }
 
-    /// Puts the calling thread, and all it starts later, where they disturb no vCPU. Once the guest runs: the kernel moves
-    /// a thread that is on a wrong CPU at once, and on a busy host that can take as long as a turn on the other CPU.
-    pub fn keep_off(&mut self) {
+    /// Puts all threads that are no vCPUs, and those they start later, where they disturb no vCPU. Once the guest runs: the
+    /// kernel moves a thread that is on a wrong CPU at once, and on a busy host that can take as long as a turn on the
+    /// other CPU.
+    pub fn keep_off(&mut self, threads: &[VcpuHandle]) {
         let Some(site) = &mut self.site else { return };
         let places: Vec<HostCpu> = confine::union(site.cpus.iter()).iter().collect();
-        let others = (!places.is_empty()).then(|| confine::others(&site.host, &places, &site.claims)).flatten();
-        site.others = others.filter(|cpus| affinity::pin_this_thread(cpus.iter()).is_ok());
+        site.others = (!places.is_empty()).then(|| confine::others(&site.host, &places, &site.claims)).flatten();
+        if let Some(cpus) = &site.others {
+            let vcpus: Vec<_> = threads.iter().map(VcpuHandle::thread_id).collect();
+            mover::keep_off(&vcpus, cpus);
+        }
     }
 
     /// Goes on deciding while the guest runs, if that is what `auto` can do here: with one CPU there is no choice.
     pub fn go_on(&mut self, threads: &[VcpuHandle]) {
-        if self.config.mode != Mode::Auto {
-            return;
+        if self.config.mode == Mode::Auto && self.site.as_ref().is_some_and(|site| site.host.usable().len() > 1) {
+            self.attend(threads);
         }
-        let Some(site) = self.site.take_if(|site| site.host.usable().len() > 1) else { return };
-        match Live::start(site, self.rules, &self.memory, threads) {
+    }
+
+    /// A way to ask about placement and to change it while the guest runs, whatever the mode.
+    ///
+    /// # Errors
+    /// No thread can be started that would answer, or the host cannot be understood.
+    pub fn handle(&mut self, topology: &GuestTopology, threads: &[VcpuHandle]) -> Result<PlacementHandle, HandleError> {
+        if self.live.is_none() && self.site.is_none() {
+            self.site = Some(Site::undecided(sysfs::host()?, Guest::new(topology)));
+        }
+        self.attend(threads);
+        self.live.as_ref().map(Live::handle).ok_or(HandleError::NoThread)
+    }
+
+    fn attend(&mut self, threads: &[VcpuHandle]) {
+        let Some(site) = self.site.take() else { return };
+        let asked = Asked { config: self.config.clone(), rules: self.rules };
+        match Live::start(asked, site, &self.memory, threads) {
             Ok(live) => self.live = Some(live),
             Err(error) => self.remarks.push(format!("vCPUs stay where they are, no thread can be started: {error}")),
         }
@@ -280,6 +188,7 @@ impl Placement {
     /// Stops deciding.
     pub fn rest(&mut self) {
         if let Some((site, account)) = self.live.take().and_then(Live::finish) {
+            self.remarks.extend(account.remarks.iter().cloned());
             (self.site, self.account) = (Some(site), Some(account));
         }
     }
@@ -350,9 +259,4 @@ fn await_tids(threads: &[VcpuHandle]) -> Result<Vec<i32>, CoreSchedulingError> {
             None => return Err(CoreSchedulingError::Refused(io::ErrorKind::TimedOut.into())),
         }
     }
-}
-
-/// Who shares with whom is said by process; vCPUs that share CPUs among themselves are what was asked for.
-fn worth_saying(note: &Note) -> bool {
-    matches!(note, Note::Spilled { .. } | Note::MemoryShort { .. })
 }

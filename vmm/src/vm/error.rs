@@ -16,7 +16,7 @@ use crate::kvm::cpuid::CpuidError;
 use crate::kvm::vm::VmError;
 use crate::memory::MemoryError;
 use crate::pause::setup::PauseError;
-use crate::placement::start::StartError;
+use crate::placement::error::StartError;
 use crate::vcpu::thread::SpawnError;
 
 /// A machine could not be put together.

@@ -11,6 +11,7 @@ use super::end::Outcome;
 use super::event_loop::{self, EventLoopError};
 use super::parts::Parts;
 use crate::host::signals::EndingSignals;
+use crate::placement::control::{HandleError, PlacementHandle};
 use crate::vcpu::control::{NoAnswer, Reply, Request, State};
 use crate::vcpu::thread::{ANSWER_LIMIT, VcpuHandle};
 
@@ -64,7 +65,7 @@ impl Assembled {
         for vcpu in self.handles.iter() {
             vcpu.ask(Request::Run);
         }
-        self.placement.keep_off();
+        self.placement.keep_off(&self.handles);
         self.placement.go_on(&self.handles);
         Running { machine: self }
     }
@@ -75,6 +76,15 @@ impl Running {
     #[must_use]
     pub fn vcpus(&self) -> &[VcpuHandle] {
         &self.machine.handles
+    }
+
+    /// A way to ask about placement and to change it; it works until the run is at its end.
+    ///
+    /// # Errors
+    /// [`HandleError`].
+    pub fn placement(&mut self) -> Result<PlacementHandle, HandleError> {
+        let Assembled { placement, machine, handles, .. } = &mut self.machine;
+        placement.handle(&machine.topology, handles)
     }
 
     /// Stops all vCPUs; returns when none of them runs guest code any more.
