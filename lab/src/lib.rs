@@ -6,7 +6,7 @@
 //! What it is good for, what is sound and what is not: docs/lab.md.
 //!
 //! Module map: [`shape`] the host asked for; [`soundness`] what is refused; [`packages`] Debian's packages in a cache;
-//! [`cpio`] and [`initramfs`] the file system; `qemu` the arguments; `session`, [`watchdog`] and `judgement` one attempt;
+//! [`cpio`] and [`initramfs`] the file system; `qemu` the arguments, `real_cpu` where it runs; `session`, [`watchdog`] and `judgement` one attempt;
 //! [`results`] what comes back; [`host`] all of it together; [`command`] the subcommand `vmm lab`.
 //!
 //! Invariant: knows nothing of KVM or of the monitor; needs no root; changes nothing outside its cache; nothing it starts
@@ -31,6 +31,7 @@ pub mod initramfs;
 mod judgement;
 pub mod packages;
 mod qemu;
+mod real_cpu;
 pub mod results;
 mod session;
 pub mod shape;

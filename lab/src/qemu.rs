@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use crate::child;
 use crate::packages::Store;
+use crate::real_cpu;
 use crate::shape::{HostShape, NumaLayout};
 use crate::soundness::{self, Threading, Version};
 use crate::unavailable::LabUnavailable;
@@ -61,9 +62,18 @@ impl Emulator {
         Ok(Self { invocation, version })
     }
 
-    /// The command that starts it with these arguments.
+    /// The command that starts it with these arguments, on one real processor if it must not run on two.
     pub(crate) fn command(&self, arguments: &[OsString]) -> Command {
-        let mut command = child::bound_to_us(&self.invocation[0]);
+        let cpu = soundness::wants_one_real_cpu(self.version).then(real_cpu::choose).flatten();
+        let mut command = match cpu {
+            Some(cpu) => {
+                // It becomes the program, as setpriv does, and comes from the same package.
+                let mut command = child::bound_to_us("taskset");
+                command.args(["--cpu-list", &cpu.to_string()]).arg(&self.invocation[0]);
+                command
+            }
+            None => child::bound_to_us(&self.invocation[0]),
+        };
         command.args(&self.invocation[1..]).args(arguments);
         command
     }
@@ -225,6 +235,18 @@ mod tests {
     fn the_pause_filter_is_forced_on() {
         let machine = Machine { pause_filter: true, ..machine() };
         assert!(text(&machine).contains("-cpu max,+svm,-xsave,+pause-filter,+pfthreshold,x-force-features=on "));
+    }
+
+    #[test]
+    fn an_emulator_that_loses_interrupts_between_threads_runs_on_one_real_processor() {
+        let words = |major| {
+            let emulator = Emulator { invocation: vec!["/q".into()], version: Version { major, minor: 2 } };
+            let command = emulator.command(&["-x".into()]);
+            command.get_args().map(|word| word.to_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        let cpu = real_cpu::choose().unwrap().to_string();
+        assert_eq!(words(7), ["--pdeathsig", "KILL", "--", "taskset", "--cpu-list", &cpu, "/q", "-x"]);
+        assert_eq!(words(11), ["--pdeathsig", "KILL", "--", "/q", "-x"]);
     }
 
     #[test]

@@ -14,6 +14,12 @@ const QEMU_MAJOR_FOR_SEVERAL_CPUS: u32 = 10;
 /// The oldest QEMU the single-processor setting was measured with.
 const QEMU_OLDEST: Version = Version { major: 7, minor: 2 };
 
+/// Before this QEMU, `VMRUN` and `#VMEXIT` change a processor's pending interrupts (`CPUState::interrupt_request`) by a plain
+/// read-modify-write (target/i386/tcg, svm_helper.c: `helper_vmrun`, `do_vmexit`), while the thread that runs the timers
+/// sets its bit in the same word. A bit that is lost is a timer interrupt that the lab host never takes: it waits for ever,
+/// or a spinning guest is never interrupted again. Seen in 7.2.22; the same in the source of 10.0.2; 11.1.3 uses atomics.
+const QEMU_ATOMIC_INTERRUPTS: Version = Version { major: 11, minor: 0 };
+
 /// Version of the emulator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Version {
@@ -104,6 +110,13 @@ pub fn check(cpus: u32, asked: Option<Threading>, version: Version) -> Result<Th
         return Err(Unsound::OldQemu { cpus, version });
     }
     Ok(Threading::Multi)
+}
+
+/// Whether all threads of this emulator must share one real processor. There the instruction that changes the pending
+/// interrupts cannot overlap with another thread's, so none is lost.
+#[must_use]
+pub fn wants_one_real_cpu(version: Version) -> bool {
+    version < QEMU_ATOMIC_INTERRUPTS
 }
 
 /// Whether a run on a lab host of this size may be repeated once after the lab host itself failed. With one processor
