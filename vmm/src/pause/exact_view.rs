@@ -2,7 +2,7 @@
 //! The view of the runqueues that a machine gets: the kernel's own numbers as soon as they can be had, until then and
 //! otherwise what `/proc` shows.
 //!
-//! Loading a program takes the kernel up to half a second of CPU time on some hosts, so it is done on a thread of its own,
+//! Loading a program takes the kernel about ten milliseconds of CPU time (docs/ledger.md), so it is done on a thread of its own,
 //! and only once a pause event asks: a machine that never spins pays nothing. Invariant: what is not granted is never
 //! silently replaced; the grant says what was used and why.
 
