@@ -20,6 +20,7 @@ use crate::results::{Results, ResultsError};
 use crate::session::{self, Outcome, Stream};
 use crate::shape::{Distance, HostShape, NumaLayout, ShapeError};
 use crate::soundness::{self, Threading, Unsound};
+use crate::tsc;
 use crate::unavailable::LabUnavailable;
 use crate::watchdog::Limits;
 
@@ -296,7 +297,8 @@ impl<'a> Lab<'a> {
         let directory = tempfile::Builder::new().prefix("vmm-lab-").tempdir().map_err(write)?;
         std::fs::write(directory.path().join("initramfs"), initramfs).map_err(write)?;
         let ports = PortFiles::in_directory(directory.path());
-        let machine = Machine { shape, memory_mib: self.memory_mib, numa, pause_filter: self.pause_filter, threading };
+        let Self { memory_mib, pause_filter, .. } = *self;
+        let machine = Machine { shape, memory_mib, numa, pause_filter, threading, tsc_khz: tsc::stated_khz() };
         Ok(Prepared { machine, emulator, kernel, ports, directory })
     }
 }

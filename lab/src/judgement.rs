@@ -2,7 +2,7 @@
 //! Whose fault the end of an attempt is: the script's, the lab host's, or nobody's.
 //!
 //! Place in the flow: between [`crate::session`], which saw how the emulator ended, and [`crate::host`], which may start it
-//! again. Invariant: only a heartbeat that stopped, or results that are cut short, are blamed on the lab host.
+//! again. Invariant: only a heartbeat that stopped or raced, or results that are cut short, are blamed on the lab host.
 
 use thiserror::Error;
 
@@ -35,7 +35,7 @@ impl Tally {
 /// How the lab host failed.
 #[derive(Debug, Error)]
 pub(crate) enum Failure {
-    /// Its heartbeat stopped or never came.
+    /// Its heartbeat stopped, never came, or came too fast.
     #[error("{0}")]
     Hung(String),
     /// The emulator ended without the results being complete.
@@ -66,6 +66,10 @@ pub(crate) fn judge(outcome: &Outcome, ports: &PortFiles) -> Judgement {
         }
         End::Stopped(Verdict::NeverReady { waited }) => {
             return hung(format!("it was not ready after {} s", waited.as_secs()));
+        }
+        End::Stopped(Verdict::ClockTooFast { inside, outside }) => {
+            let outside = outside.as_secs_f64();
+            return hung(format!("its clock is wrong: {inside} s passed inside in {outside:.1} s"));
         }
         End::Ended(status) => status,
     };

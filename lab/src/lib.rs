@@ -6,8 +6,8 @@
 //! What it is good for, what is sound and what is not: docs/lab.md.
 //!
 //! Module map: [`shape`] the host asked for; [`soundness`] what is refused; [`packages`] Debian's packages in a cache;
-//! [`cpio`] and [`initramfs`] the file system; `qemu` the arguments, `real_cpu` where it runs; `session`, [`watchdog`] and `judgement` one attempt;
-//! [`results`] what comes back; [`host`] all of it together; [`command`] the subcommand `vmm lab`.
+//! [`cpio`] and [`initramfs`] the file system; `qemu` the arguments, `real_cpu` where it runs, `tsc` how fast its clock is; `session`,
+//! [`watchdog`] and `judgement` one attempt; [`results`] what comes back; [`host`] all of it together; [`command`] the subcommand `vmm lab`.
 //!
 //! Invariant: knows nothing of KVM or of the monitor; needs no root; changes nothing outside its cache; nothing it starts
 //! outlives it.
@@ -36,6 +36,7 @@ pub mod results;
 mod session;
 pub mod shape;
 pub mod soundness;
+mod tsc;
 mod unavailable;
 pub mod watchdog;
 

@@ -108,6 +108,8 @@ pub(crate) struct Machine {
     pub(crate) numa: Option<NumaLayout>,
     pub(crate) pause_filter: bool,
     pub(crate) threading: Threading,
+    /// Rate of the time-stamp counter, where it is known.
+    pub(crate) tsc_khz: Option<u32>,
 }
 
 /// Where the serial ports of the lab host end.
@@ -159,7 +161,8 @@ pub(crate) fn arguments(machine: &Machine, ports: &Ports, kernel: &Path, initram
     for (option, value) in machine.numa.iter().flat_map(numa) {
         add(option, value);
     }
-    add("-append", KERNEL_COMMAND_LINE.to_owned());
+    let tsc = machine.tsc_khz.map(|khz| format!(" tsc_early_khz={khz}")).unwrap_or_default();
+    add("-append", format!("{KERNEL_COMMAND_LINE}{tsc}"));
     out.extend(["-nodefaults", "-no-reboot", "-display", "none", "-vga", "none"].map(OsString::from));
     match ports {
         Ports::Terminal => out.extend(["-serial", "mon:stdio"].map(OsString::from)),
@@ -207,7 +210,7 @@ mod tests {
     fn machine() -> Machine {
         let numa = None;
         let threading = Threading::Single;
-        Machine { shape: HostShape::ONE_CPU, memory_mib: 3072, numa, pause_filter: false, threading }
+        Machine { shape: HostShape::ONE_CPU, memory_mib: 3072, numa, pause_filter: false, threading, tsc_khz: None }
     }
 
     fn text(machine: &Machine) -> String {
@@ -229,6 +232,12 @@ mod tests {
              -chardev file,id=port3,path=/d,,ir/output -device isa-serial,index=3,chardev=port3,irq=7 \
              -kernel /k -initrd /i"
         );
+    }
+
+    #[test]
+    fn the_rate_of_the_counter_is_told_where_it_is_known() {
+        let machine = Machine { tsc_khz: Some(2_599_998), ..machine() };
+        assert!(text(&machine).contains("no_timer_check quiet tsc_early_khz=2599998 -nodefaults"));
     }
 
     #[test]

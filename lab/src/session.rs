@@ -74,7 +74,7 @@ pub(crate) fn run(
         if let Some(status) = ended {
             break End::Ended(status);
         }
-        match watchdog.look(now, heartbeat.bytes.len() as u64) {
+        match watchdog.look(now, heartbeat.lines()) {
             Verdict::Alive => thread::sleep(LOOK_EVERY),
             verdict => break End::Stopped(verdict),
         }
@@ -96,6 +96,11 @@ struct Tail {
 impl Tail {
     fn new(path: &Path) -> Self {
         Self { path: path.to_owned(), file: None, bytes: Vec::new() }
+    }
+
+    /// Whole lines so far.
+    fn lines(&self) -> u64 {
+        self.bytes.iter().filter(|byte| **byte == b'\n').count() as u64
     }
 
     /// What is new since the last call. A file that is not there yet holds nothing.
@@ -158,8 +163,9 @@ mod tests {
 
     #[test]
     fn a_heart_that_beats_until_the_deadline_is_a_failed_guest() {
-        let limits = Limits { deadline: Duration::from_millis(700), ..LIMITS };
-        let (outcome, _) = fake("while :; do echo alive >>heartbeat; sleep 0.05; done", limits);
+        let limits = Limits { deadline: Duration::from_millis(700), silence: LIMITS.deadline, ..LIMITS };
+        let (outcome, _) =
+            fake("for beat in 1 2 3 4 5 6 7 8 9; do echo alive >>heartbeat; sleep 0.1; done; sleep 9", limits);
         assert_eq!(outcome.end, End::Stopped(Verdict::DeadlinePassed));
         assert!(outcome.took < Duration::from_secs(10));
     }

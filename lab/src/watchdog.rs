@@ -5,9 +5,15 @@
 //! handed in, so the same observations give the same verdict; the deadline is looked at first, nothing outlives it.
 //!
 //! The lab host writes one line a second to a serial port of its own. A guest that hangs leaves that beat alone, and the run
-//! ends at its deadline; a lab host that hangs stops beating, and the run can be repeated long before.
+//! ends at its deadline; a lab host that hangs stops beating, and the run can be repeated long before. A lab host that took
+//! its clock's rate wrong beats too fast; every limit that something inside has of its own would pass too early.
 
 use std::time::Duration;
+
+/// Beats over which the clock is looked at.
+const CLOCK_BEATS: u64 = 20;
+/// A second of the lab host's is never shorter than a real one, whatever the load: only a wrong clock beats twice as fast.
+const CLOCK_FAST: u32 = 2;
 
 /// How long the lab host may take or be silent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,13 +43,21 @@ pub enum Verdict {
         /// Time since the last beat.
         silent: Duration,
     },
+    /// Its clock is wrong.
+    ClockTooFast {
+        /// Seconds that passed inside.
+        inside: u64,
+        /// Time that passed outside.
+        outside: Duration,
+    },
 }
 
 /// Watches one attempt.
 #[derive(Debug)]
 pub struct Watchdog {
     limits: Limits,
-    beats_bytes: u64,
+    beats: u64,
+    first_beat: Option<Duration>,
     last_beat: Option<Duration>,
 }
 
@@ -51,17 +65,24 @@ impl Watchdog {
     /// A watchdog for an attempt that starts now.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
-        Self { limits, beats_bytes: 0, last_beat: None }
+        Self { limits, beats: 0, first_beat: None, last_beat: None }
     }
 
-    /// One look: `now` counts from the start of the attempt, `beats_bytes` is the length of the heartbeat stream so far.
-    pub fn look(&mut self, now: Duration, beats_bytes: u64) -> Verdict {
-        if beats_bytes > self.beats_bytes {
-            self.beats_bytes = beats_bytes;
+    /// One look: `now` counts from the start of the attempt, `beats` is the number of beats so far.
+    pub fn look(&mut self, now: Duration, beats: u64) -> Verdict {
+        if beats > self.beats {
+            self.beats = beats;
+            self.first_beat.get_or_insert(now);
             self.last_beat = Some(now);
         }
         if now >= self.limits.deadline {
             return Verdict::DeadlinePassed;
+        }
+        let outside = now.saturating_sub(self.first_beat.unwrap_or(now));
+        // The first beat tells that the lab host is ready, a second passes before the next.
+        let inside = self.beats.saturating_sub(1);
+        if inside >= CLOCK_BEATS && Duration::from_secs(inside) > outside * CLOCK_FAST {
+            return Verdict::ClockTooFast { inside, outside };
         }
         match self.last_beat {
             None if now >= self.limits.boot => Verdict::NeverReady { waited: now },
@@ -114,6 +135,16 @@ mod tests {
         assert_eq!(dog.look(at(10), 1), Verdict::Alive);
         assert_eq!(dog.look(at(50), 2), Verdict::Alive);
         assert_eq!(dog.look(at(69), 2), Verdict::Alive);
+    }
+
+    #[test]
+    fn a_clock_that_runs_twice_as_fast_is_told_after_twenty_beats() {
+        let mut dog = Watchdog::new(LIMITS);
+        for beat in 0..=20 {
+            assert_eq!(dog.look(at(5) + Duration::from_millis(400) * beat, u64::from(beat)), Verdict::Alive);
+        }
+        let verdict = dog.look(at(5) + Duration::from_millis(8400), 21);
+        assert_eq!(verdict, Verdict::ClockTooFast { inside: 20, outside: at(8) });
     }
 
     #[test]
