@@ -6,8 +6,13 @@
 //!
 //! Invariant: nothing that a client does makes this crate panic, block a vCPU, or use memory without a bound.
 
+pub mod client;
 pub mod events;
 pub mod fake;
+pub mod input;
+mod metrics;
 pub mod monitor;
+mod routes;
 pub mod serial;
+pub mod server;
 pub mod wire;

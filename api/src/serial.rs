@@ -8,10 +8,17 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
 
-use crate::wire::SerialInfo;
-
 /// Bytes that are kept.
 pub const KEPT_BYTES: usize = 256 * 1024;
+
+/// Which bytes are kept. Bytes are counted from the first one that the guest sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SerialInfo {
+    /// The oldest byte that is kept.
+    pub from: u64,
+    /// The byte that comes next: as many as the guest has sent.
+    pub next: u64,
+}
 
 /// The last bytes of a serial port.
 #[derive(Debug)]

@@ -11,8 +11,8 @@ use super::Machine;
 use super::change::PARAMETERS;
 use crate::wire::{
     Act, Decision, Decisions, DeviceStats, Grant, Ledger, MonitorStats, Move, NodeMemory, Pair, Parameter, Pause,
-    PauseCounters, PauseMode, Place, Placement, PlacementMode, RunnerUp, Stats, Vcpu, VcpuState, Vcpus, VmState,
-    Yields,
+    PauseCounters, PauseMode, Place, Placement, PlacementMode, PlacementStats, RunnerUp, Stats, Vcpu, VcpuState, Vcpus,
+    VmState, Yields,
 };
 
 /// A vCPU makes a pause event in every one.
@@ -183,7 +183,11 @@ impl Machine {
             ledger_ns: ledger(self.ran_ns * vcpus),
             exits: BTreeMap::from([("io".to_owned(), self.ran_ns / 1_000_000 * vcpus)]),
             pause,
-            moves: BTreeMap::from([("whole-core".to_owned(), self.ran_ns / 1_000_000_000)]),
+            placement: PlacementStats {
+                looks: self.ran_ns / 100_000_000,
+                refused: 0,
+                moves: BTreeMap::from([("whole-core".to_owned(), self.ran_ns / 1_000_000_000)]),
+            },
             kvm: BTreeMap::from([("remote_tlb_flush".to_owned(), self.ran_ns / 10_000_000)]),
             devices: DeviceStats::default(),
             monitor: MonitorStats { cpu_ns: self.ran_ns * vcpus, rss_bytes: 3 << 20, threads: 2, open_files: 9 },

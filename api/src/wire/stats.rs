@@ -21,6 +21,17 @@ pub struct MonitorStats {
     pub open_files: u32,
 }
 
+/// What placement did while the guest ran; empty where nothing is decided then.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PlacementStats {
+    /// Looks at the loads.
+    pub looks: u64,
+    /// Changes of affinity that the kernel refused.
+    pub refused: u64,
+    /// vCPUs moved, by rule; a rule that moved none is absent.
+    pub moves: BTreeMap<String, u64>,
+}
+
 /// What the devices counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DeviceStats {
@@ -60,8 +71,8 @@ pub struct Stats {
     pub exits: BTreeMap<String, u64>,
     /// Sum of what was done about pause loops.
     pub pause: PauseCounters,
-    /// vCPUs moved by placement, by rule.
-    pub moves: BTreeMap<String, u64>,
+    /// What placement did while the guest ran.
+    pub placement: PlacementStats,
     /// KVM's own counters of the VM; empty where the kernel has none.
     pub kvm: BTreeMap<String, u64>,
     /// What the devices counted.
