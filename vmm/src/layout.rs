@@ -77,5 +77,9 @@ pub const EVENT_GSI: u32 = 9;
 pub const PAUSE_PORT: u16 = 0x610;
 /// See [`PAUSE_PORT`].
 pub const PAUSE_COUNT_PORT: u16 = PAUSE_PORT + 4;
+/// Where helper vCPUs (`kvm::helper_vcpu`) report that they are done. Never the guest's: they are vCPUs of their own.
+pub const HELPER_PORT: u8 = 0x81;
+/// Their page, in the address space of system management mode, where the guest has nothing.
+pub const HELPER_PAGE: u64 = 0x1000;
 /// pvpanic: the guest reports a panic here.
 pub const PVPANIC_PORT: u16 = 0x505;

@@ -27,6 +27,7 @@ pub(super) fn of_vcpu(driver: &Driver, vcpu: VcpuIndex) -> PauseReport {
         events: seat.events.get(),
         quiet: seat.quiet.get(),
         forced: seat.forced.get(),
+        left_to_kernel: seat.left_to_kernel.get(),
         pause_exits: seat.pause_exits.get(),
         sampled: seat.sampled.get(),
         spins: counters.spins,
@@ -83,9 +84,16 @@ pub(super) fn tell(f: &mut fmt::Formatter<'_>, effective: &Effective, vcpus: &[V
 
 /// What the sources saw beside the port, in words; empty if nothing.
 fn seen<'a>(vcpus: impl Iterator<Item = &'a PauseReport>) -> String {
-    let mut sums = [(0, "PAUSE exits"), (0, "of the events forced by the tracepoint"), (0, "looks by the sampler")];
+    let mut sums = [
+        (0, "PAUSE exits"),
+        (0, "of the events forced by the tracepoint"),
+        (0, "of these left to the kernel, whose yields worked"),
+        (0, "looks by the sampler"),
+    ];
     for pause in vcpus {
-        for ((sum, _), count) in sums.iter_mut().zip([pause.pause_exits, pause.forced, pause.sampled]) {
+        for ((sum, _), count) in
+            sums.iter_mut().zip([pause.pause_exits, pause.forced, pause.left_to_kernel, pause.sampled])
+        {
             *sum += count;
         }
     }

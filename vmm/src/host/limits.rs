@@ -28,8 +28,8 @@ pub struct OpenFilesError {
 /// [`OpenFilesError`] when the hard limit is too low.
 pub fn allow_open_files(vcpus: u32) -> Result<(), OpenFilesError> {
     let needed = u64::from(vcpus) + OWN;
-    // A second one a vCPU for KVM's counters, where the hard limit has room for it.
-    let wanted = needed + u64::from(vcpus);
+    // Where the hard limit has room: for each vCPU KVM's counters, its PAUSE exits, its helper vCPU and that one's counters.
+    let wanted = needed + 4 * u64::from(vcpus);
     let Ok(limit) = read() else { return Ok(()) };
     if limit.rlim_cur >= wanted {
         return Ok(());

@@ -5,6 +5,7 @@
 
 pub mod cpuid;
 pub mod exit;
+pub mod helper_vcpu;
 mod msr;
 pub mod stats;
 pub mod system;

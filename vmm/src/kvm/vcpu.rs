@@ -184,7 +184,7 @@ impl Vcpu {
 }
 
 /// RFLAGS[1] reads as one (Intel SDM vol. 1, section 3.4.3).
-const RFLAGS_RESERVED: u64 = 1 << 1;
+pub(super) const RFLAGS_RESERVED: u64 = 1 << 1;
 /// CR0.PE: protected mode (Intel SDM vol. 3A, section 2.5).
 const CR0_PE: u64 = 1;
 /// CR0.ET reads as one.
@@ -224,7 +224,7 @@ const fn flat(selector: u16, kind: u8) -> kvm_segment {
 }
 
 /// Flat 32-bit segments and a busy 32-bit TSS, as the PVH boot protocol prescribes.
-fn pvh_segments(sregs: &mut kvm_sregs) {
+pub(super) fn pvh_segments(sregs: &mut kvm_sregs) {
     sregs.cs = flat(0x08, CODE);
     let data = flat(0x10, DATA);
     (sregs.ds, sregs.es, sregs.fs, sregs.gs, sregs.ss) = (data, data, data, data, data);

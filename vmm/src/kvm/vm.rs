@@ -11,10 +11,13 @@ use topology::id::ApicId;
 use vm_memory::{Address, GuestMemoryBackend, GuestMemoryRegion};
 use vmm_sys_util::eventfd::EventFd;
 
+use super::helper_vcpu::{HelperError, HelperVcpus};
 use super::stats::{Layout, Stats, StatsError};
+use super::system::System;
 use super::vcpu::Vcpu;
 use crate::layout;
 use crate::memory::GuestRam;
+use crate::report::KvmKind;
 
 /// A request to the kernel about a VM failed.
 #[derive(Debug, thiserror::Error)]
@@ -68,7 +71,7 @@ pub enum VmError {
 #[derive(Debug)]
 pub struct Vm {
     // Dropped before `ram`: the kernel lets go of the memory before it is unmapped.
-    fd: VmFd,
+    fd: Arc<VmFd>,
     ram: Option<GuestRam>,
     vcpu_stats_layout: Arc<OnceLock<Arc<Layout>>>,
 }
@@ -83,7 +86,7 @@ impl Vm {
             }
         }
         .map_err(|error| VmError::Create(error.into()))?;
-        Ok(Self { fd, ram: None, vcpu_stats_layout: Arc::default() })
+        Ok(Self { fd: Arc::new(fd), ram: None, vcpu_stats_layout: Arc::default() })
     }
 
     /// Gives the guest its RAM: one memory slot a range. Called once, before vCPUs run.
@@ -200,7 +203,16 @@ impl Vm {
     /// # Errors
     /// [`StatsError`].
     pub fn stats(&self) -> Result<Stats, StatsError> {
-        Stats::open(&self.fd, None)
+        Stats::open(&*self.fd, None)
+    }
+
+    /// Where helper vCPUs for a guest with the APIC ids `ids` come from, if this KVM can have them. Once, after
+    /// [`Vm::set_ram`].
+    ///
+    /// # Errors
+    /// [`HelperError`].
+    pub fn helper_vcpus(&self, system: &System, kind: KvmKind, ids: &[ApicId]) -> Result<HelperVcpus, HelperError> {
+        HelperVcpus::new(&self.fd, self.ram.clone(), system, kind, ids)
     }
 
     /// Makes a vCPU. Its KVM id is its APIC id.

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::driver::Driver;
 use super::effective::{Effective, Grant};
 use super::helper::Helper;
+use super::hypercall::HYPERCALL;
 use super::mechanisms;
 use super::source::{self, PauseSource, decides};
 use super::trial::{Terms, YIELD};
@@ -184,8 +185,12 @@ impl Control {
     fn told(&self, standing: &Standing) -> Effective {
         let driver = &self.0.driver;
         let mut mechanisms = standing.mechanisms.clone();
-        for mechanism in mechanisms.iter_mut().filter(|one| one.name == YIELD && one.asked) {
-            *mechanism = driver.trial().grant();
+        for mechanism in mechanisms.iter_mut().filter(|one| one.asked) {
+            match &*mechanism.name {
+                YIELD => *mechanism = driver.trial().grant(),
+                HYPERCALL => *mechanism = driver.hypercalls().grant(standing.plan.mechanism),
+                _ => {}
+            }
         }
         let exits_off = (standing.plan.mode == PauseMode::Off).then(|| self.exits_off());
         Effective {
@@ -217,7 +222,7 @@ pub(super) const NO_PAUSE_EXITS: &str = "no-pause-exits";
 /// What the host grants of `plan`.
 fn grant(driver: &Driver, registry: &[Arc<dyn PauseSource>], plan: PausePlan) -> Result<Granted, ChangeError> {
     let terms = mechanisms::terms(&plan, driver.seats().len());
-    let (config, mechanisms) = mechanisms::grant(&plan, driver.trial(), &terms);
+    let (config, mechanisms) = mechanisms::grant(&plan, driver.trial(), driver.hypercalls(), &terms);
     if let Some(refused) = mechanisms.iter().find(|one| one.name == plan.mechanism.to_string() && !one.granted) {
         return Err(ChangeError::Mechanism { name: refused.name.clone(), why: refused.in_words() });
     }
@@ -240,10 +245,12 @@ mod tests {
     use topology::id::{ApicId, VcpuIndex};
 
     use super::super::driver::{DriverParts, Report};
+    use super::super::hypercall::Hypercalls;
     use super::super::port::Port;
     use super::*;
     use crate::host::runqueue::OwnThreads;
     use crate::pause::clock;
+    use crate::report::KvmKind;
 
     fn control(plan: &PausePlan) -> Control {
         let parts = DriverParts {
@@ -251,6 +258,7 @@ mod tests {
             apic_ids: vec![ApicId(0), ApicId(1)],
             usable_cpus: 1,
             runqueues: Arc::new(OwnThreads::new(2)),
+            hypercalls: Hypercalls::none(KvmKind::Software, "none here".to_owned()),
         };
         let driver = Arc::new(Driver::new(parts).unwrap());
         let registry: Arc<[Arc<dyn PauseSource>]> = [Arc::new(Port::new(plan, false)) as _].into();

@@ -20,6 +20,7 @@ use super::book::Book;
 use super::core::Core;
 use super::deed::{Deed, Then};
 use super::effective::Grant;
+use super::hypercall::Hypercalls;
 use super::log::DecisionLog;
 use super::rules::{Attached, Rules};
 use super::runqueue::RunqueueView;
@@ -47,6 +48,8 @@ pub struct DriverParts {
     pub usable_cpus: u32,
     /// How runqueues are looked at.
     pub runqueues: Arc<dyn RunqueueView>,
+    /// The helper vCPUs.
+    pub hypercalls: Hypercalls,
 }
 
 /// The pause-loop handling of one VM.
@@ -61,6 +64,7 @@ pub struct Driver {
     looks: AtomicBool,
     unseen: Mutex<Option<String>>,
     trial: YieldTrial,
+    hypercalls: Hypercalls,
     attached: Mutex<Attached>,
     /// Grows with each change of what is attached.
     generation: AtomicU64,
@@ -115,6 +119,7 @@ impl Driver {
             looks: AtomicBool::new(false),
             unseen: Mutex::new(None),
             trial: YieldTrial::default(),
+            hypercalls: parts.hypercalls,
             attached: Mutex::default(),
             generation: AtomicU64::new(0),
         })
@@ -162,10 +167,16 @@ impl Driver {
         &self.trial
     }
 
+    /// The helper vCPUs.
+    pub(super) fn hypercalls(&self) -> &Hypercalls {
+        &self.hypercalls
+    }
+
     /// The parameters, without a mechanism that has shown itself useless.
     fn config(&self, rules: &Rules) -> PauseConfig {
         let mut config = rules.config;
         config.mechanisms.sched_yield &= !self.trial.withdraws();
+        config.mechanisms.hypercall &= self.hypercalls.are_useful();
         config
     }
 

@@ -81,11 +81,17 @@ impl Drop for Helper {
     }
 }
 
-/// Probes `sched_yield`, if that is due, on threads that end by themselves within milliseconds.
+/// Probes `sched_yield`, if that is due, on threads that end by themselves within milliseconds; and where that is of no
+/// use, the directed yield.
 pub(super) fn try_yielding(driver: &Arc<Driver>) {
     if driver.trial().is_due() {
         let of_thread = Arc::clone(driver);
-        let started = thread::Builder::new().name("yield-trial".to_owned()).spawn(move || of_thread.trial().make());
+        let started = thread::Builder::new().name("yield-trial".to_owned()).spawn(move || {
+            of_thread.trial().make();
+            if of_thread.trial().withdraws() {
+                of_thread.hypercalls().make_trial_at_once();
+            }
+        });
         if let Err(error) = started {
             driver.trial().note(Err(error));
         }

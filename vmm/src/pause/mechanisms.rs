@@ -6,11 +6,17 @@
 use policy::pause::PauseConfig;
 
 use super::effective::Grant;
+use super::hypercall::{HYPERCALL, Hypercalls};
 use super::trial::{Terms, YIELD, YieldTrial};
 use crate::config::{MechanismChoice, PauseMode, PausePlan};
 
 /// The plan's parameters with the mechanisms that the host grants, and what is to be said of each.
-pub(super) fn grant(plan: &PausePlan, trial: &YieldTrial, terms: &Terms) -> (PauseConfig, Vec<Grant>) {
+pub(super) fn grant(
+    plan: &PausePlan,
+    trial: &YieldTrial,
+    hypercalls: &Hypercalls,
+    terms: &Terms,
+) -> (PauseConfig, Vec<Grant>) {
     let mut config = plan.policy;
     trial.make_at_once(terms);
     if plan.mode != PauseMode::Act {
@@ -21,14 +27,17 @@ pub(super) fn grant(plan: &PausePlan, trial: &YieldTrial, terms: &Terms) -> (Pau
     let tried = trial.grant_under(terms);
     let sched_yield = if asked(MechanismChoice::Yield) { tried } else { Grant::unasked(YIELD, tried.why) };
     let park = if asked(MechanismChoice::Park) { Grant::yes("park", "futex") } else { unasked("park") };
-    let hypercall = if asked(MechanismChoice::Hypercall) {
-        Grant::no("hypercall", "this version has no helper vCPUs for it", Some("leave the choice to auto"))
-    } else {
-        unasked("hypercall")
-    };
+    // A decision log has the mechanisms in front of the decisions, so what is not known by then is not used.
+    let logged = plan.decision_log.is_some();
+    let stands_in = plan.mechanism == MechanismChoice::Auto && logged && !sched_yield.granted;
+    if plan.mechanism == MechanismChoice::Hypercall || stands_in {
+        hypercalls.make_trial_at_once();
+    }
+    let hypercall =
+        if asked(MechanismChoice::Hypercall) { hypercalls.grant(plan.mechanism) } else { unasked(HYPERCALL) };
     config.mechanisms.sched_yield = sched_yield.granted;
     config.mechanisms.park = park.granted;
-    config.mechanisms.hypercall = hypercall.granted;
+    config.mechanisms.hypercall = hypercalls.are_useful() || !logged && hypercalls.may_be_tried();
     (config, vec![sched_yield, park, hypercall])
 }
 

@@ -43,6 +43,8 @@ pub struct Seat {
     pub hold_until_ns: AtomicU64,
     /// It is being held off its CPU.
     pub held: AtomicBool,
+    /// Its thread runs its helper vCPU.
+    pub in_helper: AtomicBool,
     /// The sampler wants it to look at what it executes.
     pub look_due: AtomicBool,
     /// PAUSE exits that the kernel counted, known when the thread has ended.
@@ -57,6 +59,10 @@ pub struct Seat {
     pub quiet: Count,
     /// Events forced by the tracepoint.
     pub forced: Count,
+    /// Forced exits that found the kernel's own yields to work, and were left at that.
+    pub left_to_kernel: Count,
+    /// Times its own acts about pause loops switched its thread.
+    pub own_switches: Count,
     /// Times it was looked at by the sampler.
     pub sampled: Count,
     /// Actions by what came of them.

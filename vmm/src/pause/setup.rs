@@ -14,6 +14,7 @@ use super::driver::{Driver, DriverParts};
 use super::effective::{Effective, Grant};
 use super::exact_view::BestView;
 use super::helper::Helper;
+use super::hypercall::Hypercalls;
 use super::inject::Schedule;
 use super::source::{self, PauseSource};
 use super::thread::{Kit, VcpuPause};
@@ -78,6 +79,7 @@ impl PauseSetup {
             apic_ids: machine.topology.vcpus().map(|vcpu| machine.topology.apic_id(vcpu)).collect(),
             usable_cpus,
             runqueues: Arc::new(BestView::new(Arc::clone(&threads))),
+            hypercalls: Hypercalls::of(machine, system, vm),
         };
         let driver = Driver::new(parts).map_err(|source| PauseError::DecisionLog {
             path: plan.decision_log.clone().unwrap_or_default(),

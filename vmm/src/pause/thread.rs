@@ -12,6 +12,7 @@ use topology::id::VcpuIndex;
 
 use super::clock;
 use super::deed::Then;
+use super::directed;
 use super::driver::{Driver, Order, Report};
 use super::helper;
 use super::park::Woken;
@@ -20,6 +21,7 @@ use super::seat::Seat;
 use super::source::{Moment, PauseSource, Spin, Tap};
 use super::yielding::{current_cpu, sched_yield, switches};
 use crate::host::runqueue::OwnThreads;
+use crate::kvm::helper_vcpu::HelperVcpu;
 use crate::kvm::vcpu::Vcpu;
 use crate::vcpu::hook::VcpuHook;
 
@@ -36,6 +38,7 @@ pub struct VcpuPause {
     quiet_until: Nanos,
     switches: u64,
     count: Option<u32>,
+    helper: Option<HelperVcpu>,
 }
 
 /// What the threads have in common.
@@ -62,6 +65,7 @@ impl VcpuPause {
             quiet_until: Nanos(0),
             switches: 0,
             count: None,
+            helper: None,
         }
     }
 
@@ -124,6 +128,7 @@ impl VcpuPause {
 
     fn act(&mut self, order: &Order, since: Nanos) {
         let seat = self.driver.seat(self.me);
+        let before = self.switches;
         let (outcome, now) = match order.deed.then {
             Then::Nothing => (Some(YieldOutcome::Boosted), since),
             Then::Yield => {
@@ -148,8 +153,15 @@ impl VcpuPause {
                 };
                 (outcome, now)
             }
-            Then::Hypercall(_) => (Some(YieldOutcome::NotBoosted), since),
+            Then::Hypercall(target) => {
+                let outcome = directed::yield_to(&self.driver, self.me, &mut self.helper, target);
+                self.switches = switches();
+                let now = clock::now();
+                seat.yielded_ns.add(now.since(since));
+                (outcome, now)
+            }
         };
+        seat.own_switches.add(self.switches.wrapping_sub(before));
         self.driver.conclude(self.me, order, outcome, now.since(since), now);
     }
 
@@ -176,6 +188,7 @@ impl VcpuHook for VcpuPause {
         self.tid = tid;
         self.seat().tid.store(tid, Ordering::Release);
         self.kit.threads.register(self.me.index(), tid);
+        self.helper = self.driver.hypercalls().make(self.me);
         self.attach();
     }
 

@@ -16,8 +16,10 @@ use std::path::Path;
 
 use vmm_sys_util::signal::{register_signal_handler, unblock_signal};
 
+use super::forcing::{Forcing, Verdict};
 use super::seat::Seat;
 use super::source::{Moment, PauseSource, Spin, Tap, Unavailable, decides};
+use super::yielding::switches;
 use crate::config::{PauseMode, PausePlan, SourceChoice};
 use crate::host::{facts, perf, sysfs};
 use crate::report::KvmKind;
@@ -49,7 +51,11 @@ struct Tracepoint {
 
 /// One thread's event.
 #[derive(Debug)]
-struct Counter(fs::File);
+struct Counter {
+    file: fs::File,
+    /// How often exits are forced, where acting on them is to give way to the kernel.
+    forcing: Option<Forcing>,
+}
 
 fn signal() -> libc::c_int {
     libc::SIGRTMIN() + 1
@@ -120,7 +126,8 @@ impl PauseSource for PauseExits {
 
     fn attach(&self, plan: &PausePlan, tid: i32) -> io::Result<Box<dyn Tap>> {
         let tracepoint = Tracepoint::find(facts::kvm_kind()).map_err(|missing| io::Error::other(missing.why))?;
-        let counter = tracepoint.open_for(tid, period(plan))?;
+        let mut counter = tracepoint.open_for(tid, period(plan))?;
+        counter.forcing = period(plan).filter(|_| plan.mode == PauseMode::Act).map(Forcing::new);
         // Whoever started the process may have blocked it.
         unblock_signal(signal()).map_err(|error| io::Error::other(error.to_string()))?;
         Ok(Box::new(counter))
@@ -195,7 +202,16 @@ impl Tracepoint {
         if period.is_some() {
             send_signals(&file, tid)?;
         }
-        Ok(Counter(file))
+        Ok(Counter { file, forcing: None })
+    }
+}
+
+impl Counter {
+    /// From now on forces an exit every `period` PAUSE exits. If the kernel refuses it goes on as before, which costs time
+    /// and does no harm.
+    fn set_period(&self, period: u64) {
+        // SAFETY: the kernel reads one u64 and keeps no reference.
+        let _ = ok(unsafe { libc::ioctl(self.file.as_raw_fd(), PERF_EVENT_IOC_PERIOD, &raw const period) });
     }
 }
 
@@ -203,20 +219,34 @@ impl Tap for Counter {
     fn tell(&mut self, moment: &mut Moment<'_>, seat: &Seat) -> Option<Spin> {
         // On the way back in, where an exit that was forced too late for the last run is dealt with too.
         let forced = matches!(moment, Moment::Entering) && take_forced();
-        forced.then(|| {
-            seat.forced.add(1);
-            Spin::default()
-        })
+        if !forced {
+            return None;
+        }
+        seat.forced.add(1);
+        let verdict =
+            self.forcing.as_mut().map(|forcing| forcing.forced(switches().saturating_sub(seat.own_switches.get())));
+        if let Some(Verdict::KernelHelps(period) | Verdict::KernelFails(period)) = verdict {
+            self.set_period(period);
+        }
+        if let Some(Verdict::KernelHelps(_)) = verdict {
+            seat.events.add(1);
+            seat.left_to_kernel.add(1);
+            return None;
+        }
+        Some(Spin::default())
     }
 
     fn detach(&mut self, seat: &Seat) {
         let mut bytes = [0; 8];
         // A kernel that does not tell leaves the count as it was.
-        if self.0.read_exact(&mut bytes).is_ok() {
+        if self.file.read_exact(&mut bytes).is_ok() {
             seat.pause_exits.add(u64::from_ne_bytes(bytes));
         }
     }
 }
+
+/// `_IOW('$', 4, __u64)` (include/uapi/linux/perf_event.h).
+const PERF_EVENT_IOC_PERIOD: libc::c_ulong = 0x4008_2404;
 
 /// `_IOW('$', 6, char *)` (include/uapi/linux/perf_event.h).
 const PERF_EVENT_IOC_SET_FILTER: libc::c_ulong = 0x4008_2406;

@@ -194,6 +194,9 @@ pub struct PauseReport {
     /// Of these, how many a PAUSE exit forced by the tracepoint.
     #[serde(default)]
     pub forced: u64,
+    /// Of these, how many found the kernel's own yields to work, and were left at that.
+    #[serde(default)]
+    pub left_to_kernel: u64,
     /// PAUSE exits that the kernel counted; 0 where the tracepoint is not used.
     #[serde(default)]
     pub pause_exits: u64,

@@ -348,7 +348,7 @@ fn body<H: AccessHandler, K: VcpuHook, L: EndListener>(
 
 /// The calling thread's id. By system call: the standard library names glibc's `gettid` as a weak symbol, and a weak
 /// symbol stays null in a static binary.
-fn own_tid() -> i32 {
+pub(crate) fn own_tid() -> i32 {
     // SAFETY: gettid has no arguments and cannot fail.
     let tid = unsafe { libc::syscall(libc::SYS_gettid) };
     i32::try_from(tid).unwrap_or(0)
