@@ -10,6 +10,7 @@
 
 mod apt;
 mod kernel;
+mod program;
 
 use std::env;
 use std::fs::{self, File};
