@@ -103,6 +103,9 @@ impl FakeMonitor {
                 Ok(Some("state"))
             }
             Change::Nmi => machine.running("an NMI").map(|()| None),
+            Change::Affinity { .. } | Change::Placement(_) | Change::Pause(_) if machine.state == VmState::Stopped => {
+                Err(Refusal::WrongState { state: machine.state, what: "a change of settings".to_owned() })
+            }
             Change::Affinity { vcpu, cpus } => {
                 let count = machine.shape.vcpu_count();
                 if vcpu.0 >= count {

@@ -60,8 +60,7 @@ pub(super) fn write(page: &mut Page<'_>, vcpus: &[Vcpu]) -> fmt::Result {
     let rows = Row::all(vcpus);
     states(page, vcpus)?;
     times(page, &rows)?;
-    let exits = |vcpu: &Vcpu| vcpu.exits.clone();
-    named(page, "vcpu_exits", "Exits to the monitor", "kind", (&rows, &exits))?;
+    named(page, "vcpu_exits", "Exits to the monitor", "kind", &rows, |vcpu| &vcpu.exits)?;
     for (name, help, of) in COUNTS {
         page.counts(name, help, rows.iter().map(|row| row.series(|vcpu| of(&vcpu.pause))))?;
     }
@@ -69,8 +68,8 @@ pub(super) fn write(page: &mut Page<'_>, vcpus: &[Vcpu]) -> fmt::Result {
         page.seconds(name, help, rows.iter().map(|row| row.series(|vcpu| of(&vcpu.pause))))?;
     }
     outcomes(page, &rows)?;
-    let bailed = |vcpu: &Vcpu| vcpu.pause.bailed.clone();
-    named(page, "vcpu_bailed", "Pause events about which there was nothing to do", "reason", (&rows, &bailed))?;
+    let help = "Pause events about which there was nothing to do";
+    named(page, "vcpu_bailed", help, "reason", &rows, |vcpu| &vcpu.pause.bailed)?;
     let places = rows.iter().filter_map(|row| match row.vcpus {
         [vcpu] => vcpu.last_cpu.map(|cpu| ([("vcpu", row.label.as_str())], u64::from(cpu.0))),
         _ => None,
@@ -111,19 +110,22 @@ fn outcomes(page: &mut Page<'_>, rows: &[Row<'_>]) -> fmt::Result {
     page.counts("vcpu_yields", "Actions about pause loops by what came of them", series)
 }
 
+/// Counts by name.
+type Named = fn(&Vcpu) -> &BTreeMap<String, u64>;
+
 /// A family with a label of its own for each name of a map.
 fn named(
     page: &mut Page<'_>,
     name: &str,
     help: &str,
     label: &'static str,
-    (rows, of): (&[Row<'_>], &dyn Fn(&Vcpu) -> BTreeMap<String, u64>),
+    rows: &[Row<'_>],
+    of: Named,
 ) -> fmt::Result {
-    let maps: Vec<Vec<BTreeMap<String, u64>>> = rows.iter().map(|row| row.vcpus.iter().map(of).collect()).collect();
-    let series = rows.iter().zip(&maps).flat_map(|(row, maps)| {
-        let names: BTreeSet<&String> = maps.iter().flat_map(BTreeMap::keys).collect();
+    let series = rows.iter().flat_map(|row| {
+        let names: BTreeSet<&String> = row.vcpus.iter().flat_map(|vcpu| of(vcpu).keys()).collect();
         names.into_iter().map(move |name| {
-            let sum = maps.iter().filter_map(|map| map.get(name)).fold(0, |sum: u64, one| sum.saturating_add(*one));
+            let sum = row.sum(|vcpu| of(vcpu).get(name).copied().unwrap_or(0));
             ([("vcpu", row.label.as_str()), (label, name.as_str())], sum)
         })
     });

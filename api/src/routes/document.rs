@@ -32,6 +32,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; c
         streams::serial_history, streams::serial_stream, streams::events,
         openapi, page, page_script, page_style,
     ),
+    components(schemas(crate::wire::Problem)),
     modifiers(&Bearer),
 )]
 pub(crate) struct Document;

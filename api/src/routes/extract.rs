@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
@@ -71,6 +71,26 @@ pub(super) fn one<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a s
         (Some(value), None) => value.to_str().map(Some).map_err(|_| bad("is not ASCII")),
         (Some(_), Some(_)) => Err(bad("stands twice")),
     }
+}
+
+/// The part of a path that varies. One that is no UTF-8 names nothing.
+pub(super) struct Segment(pub(super) String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Segment {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let Ok(Path(segment)) = Path::from_request_parts(parts, state).await else {
+            return Err(nothing_at(parts.uri.path()));
+        };
+        Ok(Self(segment))
+    }
+}
+
+/// There is nothing at this path.
+pub(super) fn nothing_at(path: &str) -> Problem {
+    let shown: String = path.chars().take(128).flat_map(char::escape_debug).collect();
+    Problem::new(Code::NotFound, format!("there is nothing at `{shown}`")).hint("the paths are listed in /openapi.json")
 }
 
 /// A path that takes no query.

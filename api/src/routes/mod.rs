@@ -26,6 +26,7 @@ use crate::input::query::Query;
 use crate::server::Guard;
 use crate::server::context::Shared;
 use crate::wire::{Code, Problem};
+use extract::nothing_at;
 
 /// All paths, for requests that `guard` lets through; none for a Unix socket, whose permissions are the guard.
 pub(crate) fn router(shared: Arc<Shared>, guard: Option<Guard>) -> Router {
@@ -89,8 +90,7 @@ fn look(uri: &Uri, request: &Request, guard: Option<&Guard>) -> Result<(), Probl
 }
 
 async fn not_found(uri: Uri) -> Problem {
-    let path: String = uri.path().chars().take(128).flat_map(char::escape_debug).collect();
-    Problem::new(Code::NotFound, format!("there is nothing at `{path}`")).hint("the paths are listed in /openapi.json")
+    nothing_at(uri.path())
 }
 
 async fn method_not_allowed(method: Method, uri: Uri) -> Problem {

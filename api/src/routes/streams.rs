@@ -70,7 +70,7 @@ fn permit(shared: &Shared) -> Result<Held, Problem> {
     params(
         ("after" = Option<u64>, Query, minimum = 0, description = "Start behind the event with this id; 0 starts with the oldest that is kept"),
         ("follow" = Option<bool>, Query, description = "false ends the answer with the last event there is; true if it is not given"),
-        ("Last-Event-ID" = Option<String>, Header, description = "As `after`, sent by browsers when they reconnect"),
+        ("Last-Event-ID" = Option<String>, Header, pattern = "^[0-9]{1,19}$", description = "As `after`, sent by browsers when they reconnect"),
     ),
     responses(
         (status = 200, description = "Server-sent events, each with an Event as its data", body = Event, content_type = "text/event-stream"),

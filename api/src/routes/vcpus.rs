@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::Response;
 use topology::id::VcpuIndex;
 
 use super::answer::{Always, Changing, Missing, Reading, json, no_vm, tagged};
-use super::extract::{Body, Expected, NoQuery, ask};
+use super::extract::{Body, Expected, NoQuery, Segment, ask};
 use crate::monitor::Change;
 use crate::server::context::Shared;
 use crate::wire::{AffinityChange, Code, Problem, Vcpu, Vcpus};
@@ -34,7 +34,7 @@ pub(super) async fn list(State(shared): Context, _: NoQuery) -> Result<Response,
     params(("index" = u32, Path, description = "Its index")),
     responses((status = 200, description = "The vCPU", body = Vcpu), Missing, Always)
 )]
-pub(super) async fn one(State(shared): Context, Path(index): Path<String>, _: NoQuery) -> Result<Response, Problem> {
+pub(super) async fn one(State(shared): Context, Segment(index): Segment, _: NoQuery) -> Result<Response, Problem> {
     answer(&shared, number(&shared, &index)?)
 }
 
@@ -43,7 +43,7 @@ pub(super) async fn one(State(shared): Context, Path(index): Path<String>, _: No
     patch, path = "/api/v1/vcpus/{index}", tag = "vcpus", operation_id = "changeVcpu", request_body = AffinityChange,
     params(
         ("index" = u32, Path, description = "Its index"),
-        ("If-Match" = Option<String>, Header, description = "Only if the machine has this generation"),
+        ("If-Match" = Option<String>, Header, pattern = r#"^(\*|"[0-9]{1,19}")$"#, description = "Only if the machine has this generation"),
     ),
     responses(
         (status = 200, description = "The vCPU with its new CPUs", body = Vcpu),
@@ -52,7 +52,7 @@ pub(super) async fn one(State(shared): Context, Path(index): Path<String>, _: No
 )]
 pub(super) async fn change(
     State(shared): Context,
-    Path(index): Path<String>,
+    Segment(index): Segment,
     _: NoQuery,
     expected: Expected,
     Body(change): Body<AffinityChange>,

@@ -150,7 +150,12 @@ pub struct PlacementChange {
     pub mode: Option<PlacementMode>,
     /// The CPUs of mode `pin`; needed with it, and not allowed with another.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    #[schema(value_type = Option<String>, nullable = false, example = "0-3")]
+    #[schema(
+        value_type = Option<String>,
+        nullable = false,
+        example = "0-3",
+        pattern = "^[0-9]{1,5}(-[0-9]{1,5})?(,[0-9]{1,5}(-[0-9]{1,5})?)*$"
+    )]
     pub pin: Option<CpuSet<HostCpu>>,
     /// Rules to switch on or off, by name.
     #[serde(skip_serializing_if = "Option::is_none", default)]

@@ -180,6 +180,6 @@ pub struct Vcpus {
 #[serde(deny_unknown_fields)]
 pub struct AffinityChange {
     /// Host CPUs that the thread may use; not empty. Live placement leaves the vCPU alone from then on.
-    #[schema(value_type = String, example = "0-3,8")]
+    #[schema(value_type = String, example = "0-3,8", pattern = "^[0-9]{1,5}(-[0-9]{1,5})?(,[0-9]{1,5}(-[0-9]{1,5})?)*$")]
     pub affinity: CpuSet<HostCpu>,
 }
