@@ -153,7 +153,10 @@ pub fn run(executable: &Path, words: &[OsString]) -> u8 {
         return 0;
     }
     match parse(words) {
-        Ok(request) => execute(executable, &request),
+        Ok(request) => execute(executable, &request).unwrap_or_else(|error| {
+            eprintln!("vmm: {error}");
+            if matches!(error, LabError::Shape(_) | LabError::Unsound(_)) { EXIT_USAGE } else { EXIT_MONITOR_ERROR }
+        }),
         Err(error) => {
             eprintln!("vmm: {error}\n{USAGE}");
             EXIT_USAGE
@@ -161,13 +164,9 @@ pub fn run(executable: &Path, words: &[OsString]) -> u8 {
     }
 }
 
-/// Runs a request; errors go to standard error.
-pub fn execute(executable: &Path, request: &Request) -> u8 {
-    let done = if request.shell { lab(request).shell().map(|()| 0) } else { run_monitor(executable, request) };
-    done.unwrap_or_else(|error| {
-        eprintln!("vmm: {error}");
-        if matches!(error, LabError::Shape(_) | LabError::Unsound(_)) { EXIT_USAGE } else { EXIT_MONITOR_ERROR }
-    })
+/// Runs a request; gives the exit status of the monitor, 0 after a shell.
+pub fn execute(executable: &Path, request: &Request) -> Result<u8, LabError> {
+    if request.shell { lab(request).shell().map(|()| 0) } else { run_monitor(executable, request) }
 }
 
 fn lab(request: &Request) -> Lab<'static> {

@@ -87,6 +87,27 @@ pub enum LabError {
     },
 }
 
+impl LabError {
+    /// Why a test that got this error has no verdict on what it tests: the lab cannot be had, or the emulated machine stopped by
+    /// itself as often as it was started. `None`: what ran inside, or was asked for, is at fault.
+    #[must_use]
+    pub fn no_verdict(&self) -> Option<String> {
+        match self {
+            Self::Unavailable(error) => Some(error.to_string()),
+            Self::LabHostFailed { attempts, why, .. } => Some(format!(
+                "the lab host stopped by itself on each of {attempts} starts, the last time because {why}"
+            )),
+            Self::Unsound(_)
+            | Self::Shape(_)
+            | Self::Initramfs(_)
+            | Self::NotStatic { .. }
+            | Self::Deadline { .. }
+            | Self::Results(_)
+            | Self::System { .. } => None,
+        }
+    }
+}
+
 /// What a run left behind.
 #[derive(Debug)]
 pub struct LabResult {
@@ -98,7 +119,7 @@ pub struct LabResult {
     pub output: Vec<u8>,
     /// What the script left in `/results`, by name.
     pub files: BTreeMap<String, Vec<u8>>,
-    /// How often the lab host was started, 1 or 2.
+    /// How often the lab host was started.
     pub attempts: u32,
     /// How many of these ended because the lab host hung (its heartbeat stopped).
     pub lab_host_hung: u32,
@@ -128,6 +149,8 @@ pub struct Lab<'a> {
     programs: Vec<(PathBuf, String)>,
     files: Vec<GivenFile>,
     deadline: Duration,
+    starts: Option<u32>,
+    qemu: Option<PathBuf>,
     sink: Sink<'a>,
 }
 
@@ -151,6 +174,8 @@ impl<'a> Lab<'a> {
             programs: Vec::new(),
             files: Vec::new(),
             deadline: DEADLINE_DEFAULT,
+            starts: None,
+            qemu: None,
             sink: Box::new(|_, _| ()),
         }
     }
@@ -226,6 +251,21 @@ impl<'a> Lab<'a> {
         self
     }
 
+    /// How often the lab host may be started in all, at least once; without this, as often as is sound. Only a lab host that
+    /// hung or died by itself is started again, and [`LabResult::attempts`] counts it.
+    #[must_use]
+    pub fn starts(mut self, starts: u32) -> Self {
+        self.starts = Some(starts.max(1));
+        self
+    }
+
+    /// The emulator; without this, the one that `VMM_LAB_QEMU` names, the installed one, or Debian's.
+    #[must_use]
+    pub fn qemu(mut self, path: impl Into<PathBuf>) -> Self {
+        self.qemu = Some(path.into());
+        self
+    }
+
     /// Called with what the lab host writes, as it arrives.
     #[must_use]
     pub fn on_stream(mut self, sink: impl FnMut(Stream, &[u8]) + 'a) -> Self {
@@ -237,6 +277,7 @@ impl<'a> Lab<'a> {
     /// `files`; `/lab` belongs to the lab, everything else is free.
     pub fn run(mut self, script: &str) -> Result<LabResult, LabError> {
         let prepared = self.prepare(Task::Script(script))?;
+        let starts = self.starts.unwrap_or_else(|| soundness::starts(prepared.machine.shape.cpus()));
         let started = Instant::now();
         let mut tally = Tally::default();
         loop {
@@ -253,11 +294,14 @@ impl<'a> Lab<'a> {
                 Judgement::LabHostFailed(failure) => failure,
             };
             tally.count(&failure);
-            if !soundness::may_retry(prepared.machine.shape.cpus(), tally.attempts) {
+            if tally.attempts >= starts {
                 let console = console_tail(&outcome.console);
                 return Err(LabError::LabHostFailed { attempts: tally.attempts, why: failure.to_string(), console });
             }
-            eprintln!("lab: the lab host failed ({failure}); this once it is started again");
+            eprintln!(
+                "lab: the lab host failed on start {} of {starts} ({failure}); it is started again",
+                tally.attempts
+            );
         }
     }
 
@@ -289,7 +333,7 @@ impl<'a> Lab<'a> {
         files.extend(self.files.iter().cloned());
 
         let store = Store::open()?;
-        let emulator = Emulator::find(shape.cpus(), &store)?;
+        let emulator = Emulator::find(self.qemu.as_deref(), shape.cpus(), &store)?;
         let threading = soundness::check(shape.cpus(), self.threading, emulator.version)?;
         let kernel = store.kernel(Series::V6_12, Flavour::Cloud)?;
         let initramfs = initramfs::lab(&store, &kernel, &files, task)?;

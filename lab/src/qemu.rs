@@ -39,8 +39,12 @@ pub(crate) struct Emulator {
 }
 
 impl Emulator {
-    /// `$VMM_LAB_QEMU`; else the installed one, if it is sound for this many processors; else Debian's, from the cache.
-    pub(crate) fn find(cpus: u32, store: &Store) -> Result<Self, LabUnavailable> {
+    /// The named one; else `$VMM_LAB_QEMU`; else the installed one, if it is sound for this many processors; else Debian's,
+    /// from the cache.
+    pub(crate) fn find(named: Option<&Path>, cpus: u32, store: &Store) -> Result<Self, LabUnavailable> {
+        if let Some(path) = named {
+            return Self::probe(vec![path.into()]);
+        }
         if let Some(path) = env::var_os("VMM_LAB_QEMU").filter(|path| !path.is_empty()) {
             return Self::probe(vec![path]);
         }

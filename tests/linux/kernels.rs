@@ -2,7 +2,7 @@
 //! Debian's kernels reach their init and complain about nothing.
 
 use lab::packages::{Flavour, Series};
-use libtest_mimic::{Failed, Trial};
+use libtest_mimic::{Completion, Failed, Trial};
 
 use crate::guests::{self, Guest};
 use crate::{Set, complaints, none_of, seen, trial};
@@ -28,15 +28,17 @@ pub(crate) fn trials() -> Vec<Trial> {
         .collect()
 }
 
-fn boots(kernel: (Series, Flavour)) -> Result<(), Failed> {
+fn boots(kernel: (Series, Flavour)) -> Result<Completion, Failed> {
     let guests = MACHINES.map(|(name, machine)| Guest {
         script: include_str!("../../resources/guest/see-topology.sh").to_owned(),
         ..Guest::new(name, kernel, machine)
     });
-    for (name, run) in guests::run(&guests)? {
-        run.ended_with(0)?;
-        none_of(&format!("{name}: Linux complains"), &complaints::of(&run.console))?;
-        none_of(&format!("{name}: Linux sees it otherwise"), &seen::differences(&run.console, &run.doctor))?;
-    }
-    Ok(())
+    guests::check(&guests, |runs| {
+        for (name, run) in runs {
+            run.ended_with(0)?;
+            none_of(&format!("{name}: Linux complains"), &complaints::of(&run.console))?;
+            none_of(&format!("{name}: Linux sees it otherwise"), &seen::differences(&run.console, &run.doctor))?;
+        }
+        Ok(())
+    })
 }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the guest is told of its host is what the flags chose, and the report says who decided.
 
+use std::collections::BTreeMap;
+
 use lab::packages::{Flavour, Series};
-use libtest_mimic::{Failed, Trial};
+use libtest_mimic::{Completion, Failed, Trial};
 
 use crate::guests::{self, Guest, Run};
 use crate::{Set, none_of, trial};
@@ -21,7 +23,7 @@ const SIGNS: [(&str, &str); 4] = [
     ("pv-unhalt", "PV spinlocks enabled"),
 ];
 
-fn chosen() -> Result<(), Failed> {
+fn chosen() -> Result<Completion, Failed> {
     let guest = |name: &str, options: &str| Guest {
         options: options.to_owned(),
         script: "grep -m 1 flags /proc/cpuinfo".to_owned(),
@@ -32,7 +34,10 @@ fn chosen() -> Result<(), Failed> {
         guest("clock_alone", "--pv kvmclock --cpu-mask sse4_2,rdrand"),
         guest("some", "--pv kvmclock,steal-time,pv-tlb-flush --disable-exits hlt,pause --halt-poll 0"),
     ];
-    let runs = guests::run(&guests)?;
+    guests::check(&guests, |runs| as_chosen(&runs))
+}
+
+fn as_chosen(runs: &BTreeMap<String, Run>) -> Result<(), Failed> {
     let mut problems = Vec::new();
     for (name, wanted) in [
         ("default", &["kvmclock", "pv-ipi", "pv-tlb-flush", "pv-unhalt"][..]),

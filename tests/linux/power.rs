@@ -2,7 +2,7 @@
 //! The ways a Linux guest ends its machine, and the exit statuses that tell them apart.
 
 use lab::packages::{Flavour, Series};
-use libtest_mimic::{Failed, Trial};
+use libtest_mimic::{Completion, Failed, Trial};
 
 use crate::guests::{self, Guest};
 use crate::{Set, trial};
@@ -18,7 +18,7 @@ fn with_modules(script: &str) -> String {
     format!("{}\n{script}\n", include_str!("../../resources/guest/load.sh"))
 }
 
-fn ends() -> Result<(), Failed> {
+fn ends() -> Result<Completion, Failed> {
     let guest = |name: &str, script: &str| Guest { script: script.to_owned(), ..Guest::new(name, KERNEL, "--cpus 1") };
     let panic = "echo c >/proc/sysrq-trigger; sleep 100";
     let guests = [
@@ -45,15 +45,17 @@ fn ends() -> Result<(), Failed> {
             )
         },
     ];
-    let runs = guests::run(&guests)?;
-    for (name, status) in
-        [("reboot", 32), ("triple_fault", 33), ("panic_and_reboot", 32), ("panic", 34), ("power_button", 0)]
-    {
-        runs[name].ended_with(status).map_err(|error| format!("{name}: {}", error.message().unwrap_or_default()))?;
-    }
-    if runs["power_button"].console.contains("the button was pressed") {
-        Ok(())
-    } else {
-        Err(format!("nobody heard the button: {}", runs["power_button"].told).into())
-    }
+    guests::check(&guests, |runs| {
+        let wanted =
+            [("reboot", 32), ("triple_fault", 33), ("panic_and_reboot", 32), ("panic", 34), ("power_button", 0)];
+        for (name, status) in wanted {
+            let ended = runs[name].ended_with(status);
+            ended.map_err(|error| format!("{name}: {}", error.message().unwrap_or_default()))?;
+        }
+        if runs["power_button"].console.contains("the button was pressed") {
+            Ok(())
+        } else {
+            Err(format!("nobody heard the button: {}", runs["power_button"].told).into())
+        }
+    })
 }

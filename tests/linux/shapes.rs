@@ -2,7 +2,7 @@
 //! Linux sees the machine that was asked for: CPUs, caches, nodes, distances, scheduler domains.
 
 use lab::packages::{Flavour, Series};
-use libtest_mimic::{Failed, Trial};
+use libtest_mimic::{Completion, Failed, Trial};
 
 use crate::guests::{self, Guest};
 use crate::{Set, complaints, none_of, seen, trial};
@@ -56,17 +56,21 @@ pub(crate) fn trials() -> Vec<Trial> {
     GROUPS.into_iter().map(|(name, set, machines)| trial(name, set, move || are_seen(machines))).collect()
 }
 
-fn are_seen(machines: &[Machine]) -> Result<(), Failed> {
+fn are_seen(machines: &[Machine]) -> Result<Completion, Failed> {
     let guest = |&(name, machine): &Machine| Guest {
         script: include_str!("../../resources/guest/see-topology.sh").to_owned(),
         ..Guest::new(name, KERNEL, machine)
     };
     let guests: Vec<Guest> = machines.iter().map(guest).collect();
-    let mut problems = Vec::new();
-    for (name, run) in guests::run(&guests)? {
-        run.ended_with(0)?;
-        problems.extend(complaints::of(&run.console).into_iter().map(|line| format!("{name}: {line}")));
-        problems.extend(seen::differences(&run.console, &run.doctor).into_iter().map(|line| format!("{name}: {line}")));
-    }
-    none_of("Linux complains, or sees another machine", &problems)
+    guests::check(&guests, |runs| {
+        let mut problems = Vec::new();
+        for (name, run) in runs {
+            run.ended_with(0)?;
+            let complaints = complaints::of(&run.console);
+            problems.extend(complaints.into_iter().map(|line| format!("{name}: {line}")));
+            let differences = seen::differences(&run.console, &run.doctor);
+            problems.extend(differences.into_iter().map(|line| format!("{name}: {line}")));
+        }
+        none_of("Linux complains, or sees another machine", &problems)
+    })
 }
