@@ -16,7 +16,8 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::host::{Lab, LabError, LabResult};
+use crate::error::LabError;
+use crate::host::{Lab, LabResult};
 use crate::session::Stream;
 use crate::shape::{self, Distance, ShapeError};
 

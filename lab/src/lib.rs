@@ -7,7 +7,7 @@
 //!
 //! Module map: [`shape`] the host asked for; [`soundness`] what is refused; [`packages`] Debian's packages in a cache;
 //! [`cpio`] and [`initramfs`] the file system; `qemu` the arguments, `real_cpu` where it runs, `tsc` how fast its clock is; `session`,
-//! [`watchdog`] and `judgement` one attempt; [`results`] what comes back; [`host`] all of it together; [`command`] the subcommand `vmm lab`.
+//! [`watchdog`] and `judgement` one attempt; [`results`] what comes back, `error` why nothing does; [`host`] all of it together; [`command`] the subcommand `vmm lab`.
 //!
 //! Invariant: knows nothing of KVM or of the monitor; needs no root; changes nothing outside its cache; nothing it starts
 //! outlives it.
@@ -26,6 +26,7 @@ mod child;
 pub mod command;
 pub mod cpio;
 mod elf;
+mod error;
 pub mod host;
 pub mod initramfs;
 mod judgement;
@@ -40,6 +41,7 @@ mod tsc;
 mod unavailable;
 pub mod watchdog;
 
-pub use host::{Lab, LabError, LabResult};
+pub use error::LabError;
+pub use host::{Lab, LabResult};
 pub use session::Stream;
 pub use unavailable::LabUnavailable;
