@@ -9,6 +9,8 @@
 mod bad_input;
 mod claims;
 mod host;
+mod huge_pages;
+mod lab;
 mod live;
 #[path = "../whole/monitor.rs"]
 #[expect(dead_code, reason = "the tests of the whole program use more of it")]
@@ -21,7 +23,8 @@ fn main() {
     let mut arguments = Arguments::from_args();
     // One at a time: they move threads about, and look where these are.
     arguments.test_threads.get_or_insert(1);
-    let groups = [threads::trials(), claims::trials(), live::trials(), bad_input::trials()];
+    let groups =
+        [threads::trials(), claims::trials(), live::trials(), bad_input::trials(), huge_pages::trials(), lab::trials()];
     libtest_mimic::run(&arguments, groups.into_iter().flatten().collect()).exit();
 }
 

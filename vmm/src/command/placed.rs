@@ -6,11 +6,12 @@ use std::fmt;
 use topology::id::VcpuIndex;
 
 use super::pause::Granted;
-use crate::placement::account::{Account, Move};
+use crate::placement::account::{Account, Migration, Move};
 use crate::placement::memory;
 use crate::placement::start::Placement;
 use crate::report::{
-    LivePlacementReport, MoveReport, NodeMemoryReport, PlacementReport, VcpuPlacementReport, VcpuReport,
+    LivePlacementReport, MigrationReport, MoveReport, NodeMemoryReport, PlacementReport, VcpuPlacementReport,
+    VcpuReport,
 };
 
 /// Most pages of a guest node that the kernel is asked for at the end: a few milliseconds.
@@ -58,6 +59,20 @@ fn live(account: &Account) -> LivePlacementReport {
         spent_us: whole(account.spent.as_micros()),
         moves: account.moves.clone(),
         last: account.last.iter().map(one).collect(),
+        migrations: account.migrations.iter().map(migration).collect(),
+    }
+}
+
+fn migration(one: &Migration) -> MigrationReport {
+    let whole = |number: u128| u64::try_from(number).unwrap_or(u64::MAX);
+    MigrationReport {
+        at_ms: whole(one.at.as_millis()),
+        node: one.guest.0,
+        from: one.from,
+        to: one.to,
+        took_us: whole(one.took.as_micros()),
+        asked_pages: one.found.asked,
+        found_pages: one.found.pages.clone(),
     }
 }
 

@@ -14,6 +14,8 @@ use crate::config::MemoryPolicy;
 /// Words of a node mask: enough for the 1024 nodes of the largest x86 kernel configuration.
 const WORDS: usize = 16;
 const BITS: usize = 64;
+/// `MPOL_MF_MOVE` (include/uapi/linux/mempolicy.h): pages of this process alone are brought along.
+const MF_MOVE: libc::c_int = 1 << 1;
 const PAGE_BYTES: usize = 4096;
 /// Pages that one request asks for.
 const BATCH: usize = 512;
@@ -27,12 +29,25 @@ pub struct Span {
     pub bytes: usize,
 }
 
+/// What becomes of pages that are there already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Present {
+    /// They stay where they are.
+    Stay,
+    /// They are brought to the nodes as far as the kernel can (`MPOL_MF_MOVE`).
+    Move,
+}
+
 /// Ties what will be allocated in `span` to `nodes` (mbind(2)).
 ///
 /// # Errors
 /// The kernel's own: `EINVAL` for a node that does not exist, has no memory or is not allowed, `EPERM` or `ENOSYS` where
 /// the call is forbidden, as it is in many containers.
-pub fn bind(span: Span, policy: MemoryPolicy, nodes: &CpuSet<HostNode>) -> io::Result<()> {
+pub fn bind(span: Span, policy: MemoryPolicy, nodes: &CpuSet<HostNode>, present: Present) -> io::Result<()> {
+    let flags = match present {
+        Present::Stay => 0,
+        Present::Move => MF_MOVE,
+    };
     let mode = match policy {
         MemoryPolicy::Default => libc::MPOL_DEFAULT,
         MemoryPolicy::Preferred => libc::MPOL_PREFERRED,
@@ -46,9 +61,9 @@ pub fn bind(span: Span, policy: MemoryPolicy, nodes: &CpuSet<HostNode>) -> io::R
     }
     // One more bit than there are: the kernel takes one off (mm/mempolicy.c, get_nodes).
     let bits = WORDS * BITS + 1;
-    // SAFETY: mbind changes where pages of the span will come from, not what they hold; the kernel reads `bits - 1`
+    // SAFETY: mbind changes where pages of the span come from and are, not what they hold; the kernel reads `bits - 1`
     // bits of the mask.
-    let result = unsafe { libc::syscall(libc::SYS_mbind, span.start, span.bytes, mode, mask.as_ptr(), bits, 0) };
+    let result = unsafe { libc::syscall(libc::SYS_mbind, span.start, span.bytes, mode, mask.as_ptr(), bits, flags) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
@@ -120,6 +135,6 @@ mod tests {
     fn a_node_that_does_not_exist_is_refused() {
         let none = Span { start: 0, bytes: 0 };
         let far = std::iter::once(HostNode(60_000)).collect();
-        assert_eq!(bind(none, MemoryPolicy::Bind, &far).unwrap_err().raw_os_error(), Some(libc::EINVAL));
+        assert_eq!(bind(none, MemoryPolicy::Bind, &far, Present::Stay).unwrap_err().raw_os_error(), Some(libc::EINVAL));
     }
 }

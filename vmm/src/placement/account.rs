@@ -5,6 +5,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use policy::placement::{Decision, Rule};
+use topology::id::{HostNode, NodeId};
+
+use crate::host::numa_memory::Located;
 
 /// Moves that are kept for the report.
 const KEPT: usize = 256;
@@ -16,6 +19,23 @@ pub struct Move {
     pub at: Duration,
     /// What was decided, and why.
     pub decision: Decision,
+}
+
+/// Memory of a guest node that followed its vCPUs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Migration {
+    /// Since the guest started.
+    pub at: Duration,
+    /// The guest node.
+    pub guest: NodeId,
+    /// From where.
+    pub from: HostNode,
+    /// To where.
+    pub to: HostNode,
+    /// How long the kernel took.
+    pub took: Duration,
+    /// Where pages were found afterwards.
+    pub found: Located,
 }
 
 /// What became of live placement.
@@ -31,6 +51,8 @@ pub struct Account {
     pub moves: BTreeMap<Rule, u64>,
     /// The last moves, oldest first.
     pub last: VecDeque<Move>,
+    /// Memory that followed its vCPUs, oldest first.
+    pub migrations: Vec<Migration>,
     /// Time that looking and deciding took.
     pub spent: Duration,
     /// What should be known of decisions that were made on request.

@@ -25,11 +25,19 @@ const LONGEST: Duration = Duration::from_millis(800);
 const LONGEST_WAITING: Duration = Duration::from_millis(400);
 const STACK_BYTES: usize = 256 * 1024;
 
+/// What the thread leaves at its end, as it was last applied.
+#[derive(Debug)]
+pub(super) struct Left {
+    pub(super) site: Site,
+    pub(super) account: Account,
+    pub(super) memory: Vec<NodeMemory>,
+}
+
 /// The thread; ends when it is stopped or dropped.
 #[derive(Debug)]
 pub struct Live {
     messages: Sender<Message>,
-    thread: Option<JoinHandle<(Site, Account)>>,
+    thread: Option<JoinHandle<Left>>,
 }
 
 impl Live {
@@ -53,12 +61,12 @@ impl Live {
         PlacementHandle(self.messages.clone())
     }
 
-    /// Ends the thread and gives back the site, as it was last applied.
-    pub(super) fn finish(mut self) -> Option<(Site, Account)> {
+    /// Ends the thread.
+    pub(super) fn finish(mut self) -> Option<Left> {
         self.end()
     }
 
-    fn end(&mut self) -> Option<(Site, Account)> {
+    fn end(&mut self) -> Option<Left> {
         // It may have ended already.
         let _ = self.messages.send(Message::End);
         // A panic aborts the process, so a join cannot fail.
@@ -72,7 +80,7 @@ impl Drop for Live {
     }
 }
 
-fn run(mut mover: Mover, messages: &Receiver<Message>) -> (Site, Account) {
+fn run(mut mover: Mover, messages: &Receiver<Message>) -> Left {
     let mut period = SHORTEST;
     loop {
         let message = match mover.decides() {
@@ -94,7 +102,9 @@ fn run(mut mover: Mover, messages: &Receiver<Message>) -> (Site, Account) {
                 drop(answer.send(mover.change(change).map(|()| mover.state())));
             }
             Ok(Message::Hold(vcpu, cpus, answer)) => drop(answer.send(mover.hold(vcpu, cpus).map(|()| mover.state()))),
-            Ok(Message::End) | Err(RecvTimeoutError::Disconnected) => return (mover.site, mover.account),
+            Ok(Message::End) | Err(RecvTimeoutError::Disconnected) => {
+                return Left { site: mover.site, account: mover.account, memory: mover.memory };
+            }
         }
     }
 }

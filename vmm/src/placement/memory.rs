@@ -11,7 +11,7 @@ use topology::memory_map::MemoryMap;
 
 use crate::config::{HugePages, Machine, MemoryPolicy, NodeWish};
 use crate::host::huge_pages::{self, Advice};
-use crate::host::numa_memory::{self, Located, Span};
+use crate::host::numa_memory::{self, Located, Present, Span};
 use crate::host::sysfs;
 use crate::memory::GuestRam;
 
@@ -234,7 +234,10 @@ pub(super) fn bind(
         }
     }
     for node in nodes.iter_mut().filter(|node| node.policy != MemoryPolicy::Default) {
-        let tied = node.spans.iter().try_for_each(|span| numa_memory::bind(*span, node.policy, &node.host_nodes));
+        let tied = node
+            .spans
+            .iter()
+            .try_for_each(|span| numa_memory::bind(*span, node.policy, &node.host_nodes, Present::Stay));
         let Err(source) = tied else { continue };
         let (guest, host_nodes, policy) = (node.guest, node.host_nodes.to_string(), node.policy);
         let refused = MemoryPlaceError::Refused { guest, host_nodes, policy, source };
@@ -244,6 +247,33 @@ pub(super) fn bind(
         remarks.push(refused.to_string());
         (node.policy, node.host_nodes) = (MemoryPolicy::Default, CpuSet::new());
     }
+    Ok(())
+}
+
+/// The home of a node that may be given another one; `None` for one that the user, or the kernel, decides about.
+#[must_use]
+pub(super) fn movable_home(node: &NodeMemory) -> Option<HostNode> {
+    match node.policy {
+        MemoryPolicy::Preferred if !node.wished => node.host_nodes.lowest(),
+        _ => None,
+    }
+}
+
+/// Brings a guest node's memory to another host node, what is there already and what will be.
+///
+/// # Errors
+/// The kernel's own; some of the pages may have moved by then.
+pub(super) fn follow(node: &mut NodeMemory, to: HostNode) -> io::Result<()> {
+    /// Bytes that one call moves: the guest's threads wait for no more than the pages under way.
+    const STEP_BYTES: usize = 64 << 20;
+    let nodes: CpuSet<HostNode> = std::iter::once(to).collect();
+    for span in &node.spans {
+        for offset in (0..span.bytes).step_by(STEP_BYTES) {
+            let part = Span { start: span.start + offset, bytes: STEP_BYTES.min(span.bytes - offset) };
+            numa_memory::bind(part, MemoryPolicy::Preferred, &nodes, Present::Move)?;
+        }
+    }
+    (node.policy, node.host_nodes) = (MemoryPolicy::Preferred, nodes);
     Ok(())
 }
 

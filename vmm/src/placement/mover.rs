@@ -13,6 +13,7 @@ use topology::id::HostCpu;
 
 use super::account::Account;
 use super::confine;
+use super::follow::Away;
 use super::loads::{Counters, TaskTimes, Window, cpu_times};
 use super::memory::{self, NodeMemory};
 use super::site::Site;
@@ -65,7 +66,9 @@ pub(super) struct Mover {
     located: Vec<Vec<u64>>,
     pub(super) registry: Option<Registry>,
     signature: Signature,
-    began: Instant,
+    pub(super) began: Instant,
+    /// Memory that should follow its vCPUs.
+    pub(super) away: Away,
     pub(super) account: Account,
 }
 
@@ -85,6 +88,7 @@ impl Mover {
             // Differs from any: what was decided on may be old already.
             signature: Signature::default(),
             began: Instant::now(),
+            away: Away::default(),
             account: Account::default(),
             threads,
             asked,
@@ -134,6 +138,7 @@ impl Mover {
         if changed || !moves.is_empty() {
             self.carry_out(&moves, changed);
         }
+        self.follow(now);
         match loads.vcpus.iter().any(|load| load.waiting >= WAITS) {
             _ if changed || !moves.is_empty() => Looked::Changed,
             true => Looked::Waiting,

@@ -20,7 +20,7 @@ use super::confine;
 use super::control::{HandleError, PlacementHandle};
 use super::decide::Deciding;
 use super::error::StartError;
-use super::live::Live;
+use super::live::{Left, Live};
 use super::memory::{self, NodeMemory};
 use super::mover::{self, Asked};
 use super::site::Site;
@@ -187,9 +187,9 @@ impl Placement {
 
     /// Stops deciding.
     pub fn rest(&mut self) {
-        if let Some((site, account)) = self.live.take().and_then(Live::finish) {
+        if let Some(Left { site, account, memory }) = self.live.take().and_then(Live::finish) {
             self.remarks.extend(account.remarks.iter().cloned());
-            (self.site, self.account) = (Some(site), Some(account));
+            (self.site, self.account, self.memory) = (Some(site), Some(account), memory);
         }
     }
 

@@ -13,7 +13,9 @@ mod times;
 
 pub use devices::{DevicesReport, Space, Unclaimed};
 pub use exit_status::ExitStatus;
-pub use placement::{LivePlacementReport, MoveReport, NodeMemoryReport, PlacementReport, VcpuPlacementReport};
+pub use placement::{
+    LivePlacementReport, MigrationReport, MoveReport, NodeMemoryReport, PlacementReport, VcpuPlacementReport,
+};
 pub use run::{
     Exit, Guest, GuestPagesReport, Host, KvmKind, Monitor, PauseReport, Report, SCHEMA, Seen, Start, VcpuReport,
     Workload, YieldReport,

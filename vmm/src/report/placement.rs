@@ -48,6 +48,28 @@ pub struct LivePlacementReport {
     pub moves: BTreeMap<Rule, u64>,
     /// The last moves, oldest first, at most 256.
     pub last: Vec<MoveReport>,
+    /// Memory of guest nodes that followed its vCPUs, oldest first.
+    #[serde(default)]
+    pub migrations: Vec<MigrationReport>,
+}
+
+/// Memory of a guest node that followed its vCPUs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MigrationReport {
+    /// Since the guest started.
+    pub at_ms: u64,
+    /// The guest node.
+    pub node: u32,
+    /// From which host node.
+    pub from: HostNode,
+    /// To which.
+    pub to: HostNode,
+    /// How long the kernel took.
+    pub took_us: u64,
+    /// Pages that the kernel was asked for afterwards.
+    pub asked_pages: u64,
+    /// Of these, how many were on which host node.
+    pub found_pages: BTreeMap<HostNode, u64>,
 }
 
 /// One vCPU's move.

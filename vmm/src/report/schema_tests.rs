@@ -87,6 +87,15 @@ fn full() -> Report {
                     score: 0,
                     runner_up: Some(HostCpu(2)),
                 }],
+                migrations: vec![MigrationReport {
+                    at_ms: 200,
+                    node: 0,
+                    from: HostNode(0),
+                    to: HostNode(1),
+                    took_us: 30,
+                    asked_pages: 9,
+                    found_pages: BTreeMap::from([(HostNode(1), 4)]),
+                }],
                 ..LivePlacementReport::default()
             }),
         },
