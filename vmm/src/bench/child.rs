@@ -50,18 +50,35 @@ pub enum ChildError {
 /// Runs one arm of a cell.
 pub(super) fn run(cell: &Cell, arm: Arm, milliseconds: u32) -> Result<Sample, ChildError> {
     let run = format!("{} {arm}", cell.name());
-    let start = |source| ChildError::Start { run: run.clone(), source };
+    let pin: Vec<String> = cell.cpus.iter().map(ToString::to_string).collect();
+    let mut arguments: Vec<String> =
+        ["--cpus", &cell.vcpus.to_string(), "--placement", &format!("pin=[{}]", pin.join(","))]
+            .map(str::to_owned)
+            .into();
+    arguments.extend(arm.flags().iter().map(|flag| (*flag).to_owned()));
+    arguments.push("--probe".to_owned());
+    arguments.push(format!("{} seconds={} report=none", cell.workload, seconds(milliseconds)));
+    let report = report_of(&run, &arguments, milliseconds)?;
+    sample(&report).ok_or_else(|| ChildError::Failed {
+        run,
+        how: "no result of the workload".to_owned(),
+        told: report.exit.reason.clone(),
+    })
+}
+
+/// As the probe takes it.
+pub(super) fn seconds(milliseconds: u32) -> String {
+    format!("{}.{:03}", milliseconds / 1000, milliseconds % 1000)
+}
+
+/// Runs a small machine for `milliseconds` of its workload, and reads its report. `run` names it in errors.
+pub(super) fn report_of(run: &str, arguments: &[String], milliseconds: u32) -> Result<Report, ChildError> {
+    let start = |source| ChildError::Start { run: run.to_owned(), source };
     let report = ReportFile::new();
     let command = std::env::current_exe().map_err(start)?;
-    let pin: Vec<String> = cell.cpus.iter().map(ToString::to_string).collect();
     let mut child = Command::new(command)
-        .args(["--cpus", &cell.vcpus.to_string(), "--memory", "64M", "--serial", "none"])
-        .args(["--placement", &format!("pin=[{}]", pin.join(","))])
-        .args(arm.flags())
-        .args([
-            "--probe",
-            &format!("{} seconds={}.{:03} report=none", cell.workload, milliseconds / 1000, milliseconds % 1000),
-        ])
+        .args(["--memory", "64M", "--serial", "none"])
+        .args(arguments)
         .arg("--report")
         .arg(&report.0)
         .stdin(Stdio::null())
@@ -79,18 +96,17 @@ pub(super) fn run(cell: &Cell, arm: Arm, milliseconds: u32) -> Result<Sample, Ch
             // It may have ended in this very moment; then there is nothing to kill.
             let _ = child.kill();
             let _ = child.wait();
-            return Err(ChildError::Deadline { run, waited: limit });
+            return Err(ChildError::Deadline { run: run.to_owned(), waited: limit });
         }
         thread::sleep(LOOK_EVERY);
     };
-    let failed = |how: String, told: String| ChildError::Failed { run: run.clone(), how, told };
+    let failed = |how: String, told: String| ChildError::Failed { run: run.to_owned(), how, told };
     if !status.success() {
         let told = child.stderr.take().and_then(|stderr| io::read_to_string(stderr).ok()).unwrap_or_default();
         return Err(failed(status.to_string(), told));
     }
     let text = std::fs::read_to_string(&report.0).map_err(start)?;
-    let report: Report = serde_json::from_str(&text).map_err(|error| failed(error.to_string(), text.clone()))?;
-    sample(&report).ok_or_else(|| failed("no result of the workload".to_owned(), report.exit.reason.clone()))
+    serde_json::from_str(&text).map_err(|error| failed(error.to_string(), text.clone()))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts of a run of seconds are far below 2^53")]

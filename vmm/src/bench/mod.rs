@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `vmm bench pause`: the same guest under different handling of its pause loops, in paired runs.
+//! `vmm bench`: the same guest under different handling of its pause loops (`pause`), or placed and not placed beside a busy
+//! task (`placement`), in paired runs.
 //!
 //! Each run is a child process of this same binary with `--report`; arms of a cell take turns, so that whatever else the
 //! host does meets all of them alike. Invariant: every child has a deadline and is ended by its handle.
 
 mod cell;
 mod child;
+mod placement;
 mod table;
 
 use std::io::{self, Write};
@@ -18,6 +20,7 @@ use crate::host::affinity;
 
 pub use cell::{Arm, Cell};
 pub use child::ChildError;
+pub use placement::{PlacementBenchPlan, WaitPair, WaitSample, placement};
 
 /// What is measured, and how long.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -118,6 +118,7 @@ pub fn execute(args: impl IntoIterator<Item = OsString>, started: Instant) -> Re
         }
         Invocation::Host { json } => host(json)?,
         Invocation::BenchPause(plan) => output(&bench::pause(&plan)?)?,
+        Invocation::BenchPlacement(plan) => output(&bench::placement(&plan)?)?,
         Invocation::Sim(args) => output(&sim::run(&args)?)?,
         Invocation::Replay { log } => replay::run(&log)?,
         Invocation::Placement(Placement::Claims { config, json }) => {

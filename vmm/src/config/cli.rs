@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use super::{ConfigError, FileError, FileFormat, MachineConfig, SimArgs, file, shared_files};
-use crate::bench::BenchPlan;
+use crate::bench::{BenchPlan, PlacementBenchPlan};
 
 /// What the user wants done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +31,8 @@ pub enum Invocation {
     },
     /// Compare ways to handle pause loops.
     BenchPause(BenchPlan),
+    /// Compare placement with none beside a busy task.
+    BenchPlacement(PlacementBenchPlan),
     /// Make the decisions of a log again and compare.
     Replay {
         /// A file written with `--decision-log`.
@@ -245,15 +247,46 @@ enum Bench {
         #[arg(long, value_name = "FILE")]
         json: Option<PathBuf>,
     },
+    /// Time that vCPUs wait while another task keeps one CPU busy, with --placement auto and none: a table
+    Placement {
+        /// How long each run works
+        #[arg(long, value_name = "SECONDS", default_value_t = 2.0)]
+        seconds: f64,
+        /// Pairs of runs, one with each placement
+        #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
+        pairs: u32,
+        /// vCPUs
+        #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=255))]
+        cpus: u32,
+        /// Write all numbers as JSON
+        #[arg(long, value_name = "FILE")]
+        json: Option<PathBuf>,
+    },
 }
 
 impl Bench {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to the probe's own limits")]
-    fn into_plan(self) -> BenchPlan {
-        let Self::Pause { seconds, runs, only, json } = self;
-        let milliseconds = (seconds * 1000.0).clamp(10.0, 300_000.0) as u32;
-        BenchPlan { milliseconds, runs, only, json, cpus: Vec::new() }
+    fn into_invocation(self) -> Invocation {
+        match self {
+            Self::Pause { seconds, runs, only, json } => Invocation::BenchPause(BenchPlan {
+                milliseconds: milliseconds(seconds),
+                runs,
+                only,
+                json,
+                cpus: Vec::new(),
+            }),
+            Self::Placement { seconds, pairs, cpus, json } => Invocation::BenchPlacement(PlacementBenchPlan {
+                milliseconds: milliseconds(seconds),
+                pairs,
+                vcpus: cpus,
+                json,
+            }),
+        }
     }
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to the probe's own limits")]
+fn milliseconds(seconds: f64) -> u32 {
+    (seconds * 1000.0).clamp(10.0, 300_000.0) as u32
 }
 
 impl MachineArgs {
@@ -282,7 +315,7 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Invocation, Cli
         None => Invocation::Run { config: machine.into_config()?, check, print_config },
         Some(Command::Host { json }) => Invocation::Host { json },
         Some(Command::Sim(args)) => Invocation::Sim(args),
-        Some(Command::Bench { what }) => Invocation::BenchPause(what.into_plan()),
+        Some(Command::Bench { what }) => what.into_invocation(),
         Some(Command::Replay { log }) => Invocation::Replay { log },
         Some(Command::Topology { machine, format }) => Invocation::Topology { config: machine.into_config()?, format },
         Some(Command::Placement { machine, json, question: None }) => {
@@ -312,6 +345,7 @@ mod tests {
             Invocation::Placement(Placement::Explain { config, .. } | Placement::Claims { config, .. }) => *config,
             Invocation::Host { .. }
             | Invocation::BenchPause(_)
+            | Invocation::BenchPlacement(_)
             | Invocation::Replay { .. }
             | Invocation::Sim(_)
             | Invocation::Lab { .. } => MachineConfig::default(),
