@@ -9,6 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use libtest_mimic::Trial;
+use rustix::process::Signal;
 use tempfile::TempDir;
 
 use crate::Missing;
@@ -74,7 +75,7 @@ fn cpuset() {
     let (claims, set) = (TempDir::new().unwrap(), Cpuset::new("shrinks").unwrap());
     let mut inside = Command::new("sh");
     inside.env("VMM_CLAIMS_DIR", claims.path()).args(["-c", "echo $$ >\"$0\" && exec \"$@\""]).arg(set.tasks());
-    inside.arg(crate::monitor::program()).args(["--cpus", "2", "--probe", "spin seconds=20", "--report", "run.json"]);
+    inside.arg(crate::monitor::program()).args(["--cpus", "2", "--probe", "spin seconds=300", "--report", "run.json"]);
     let run = crate::monitor::Monitor::of(inside).start();
     let before = vcpus(run.pid(), 2);
     let (stays, goes) = (before[0].lowest().unwrap(), before[1].lowest().unwrap());
@@ -90,6 +91,7 @@ fn cpuset() {
         let now = vcpus(run.pid(), 2);
         !claimed(&stays.to_string()) && now.iter().all(|cpus| cpus.len() == 1) && now[0] != now[1]
     });
+    run.signal(Signal::TERM);
     let ended = run.wait().expect(0);
     let live = report(ended.directory.path())["placement"]["live"].clone();
     assert!(live["host_changes"].as_u64() >= Some(2), "{live}");
@@ -130,12 +132,13 @@ impl Drop for Hog {
 
 fn disturbed() {
     let claims = TempDir::new().unwrap();
-    let run = monitor(claims.path(), &["--probe", "spin seconds=15", "--report", "run.json"]).start();
+    let run = monitor(claims.path(), &["--probe", "spin seconds=300", "--report", "run.json"]).start();
     let at = vcpus(run.pid(), 1)[0].lowest().unwrap();
     let mut hog = Command::new("taskset");
     hog.args(["-c", &at.to_string(), "sh", "-c", "while :; do :; done"]);
     let hog = Hog(hog.spawn().unwrap());
     eventually("the vCPU on another CPU", || !vcpus(run.pid(), 1)[0].contains(at));
+    run.signal(Signal::TERM);
     let ended = run.wait().expect(0);
     drop(hog);
     let moves = report(ended.directory.path())["placement"]["live"]["last"].clone();

@@ -105,9 +105,11 @@ impl Mover {
         self.decisions.resize(self.threads.len(), None);
     }
 
-    /// Whether there is anything to decide: with one CPU there is no choice.
+    /// Whether there is anything to decide: with one CPU there is no choice. A process that had several goes on looking
+    /// when all but one are taken from it: they may come back.
     pub(super) fn decides(&self) -> bool {
-        self.asked.config.mode == Mode::Auto && !self.places.is_empty() && self.site.host.usable().len() > 1
+        let several = self.site.process.len().max(self.site.host.usable().len()) > 1;
+        self.asked.config.mode == Mode::Auto && !self.places.is_empty() && several
     }
 
     pub(super) fn now(&self) -> Nanos {
