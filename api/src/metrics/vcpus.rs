@@ -114,14 +114,7 @@ fn outcomes(page: &mut Page<'_>, rows: &[Row<'_>]) -> fmt::Result {
 type Named = fn(&Vcpu) -> &BTreeMap<String, u64>;
 
 /// A family with a label of its own for each name of a map.
-fn named(
-    page: &mut Page<'_>,
-    name: &str,
-    help: &str,
-    label: &'static str,
-    rows: &[Row<'_>],
-    of: Named,
-) -> fmt::Result {
+fn named(page: &mut Page<'_>, name: &str, help: &str, label: &'static str, rows: &[Row<'_>], of: Named) -> fmt::Result {
     let series = rows.iter().flat_map(|row| {
         let names: BTreeSet<&String> = row.vcpus.iter().flat_map(|vcpu| of(vcpu).keys()).collect();
         names.into_iter().map(move |name| {
