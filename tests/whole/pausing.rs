@@ -71,6 +71,6 @@ fn start(workload: &str, observed: &SharedObserved) -> Running {
     let Ok(Invocation::Run { config, .. }) = cli::parse(line) else { panic!("{arguments:?} is no run") };
     let system = System::open().unwrap();
     let with_memory = WithMemory::map(config.resolve().unwrap(), &system).unwrap();
-    let with_devices = with_memory.load().unwrap().devices(Arc::clone(observed)).unwrap();
+    let with_devices = with_memory.load().unwrap().devices(Arc::clone(observed).into()).unwrap();
     with_devices.vcpus().unwrap().threads().unwrap().start()
 }

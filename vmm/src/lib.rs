@@ -7,6 +7,7 @@ pub mod bench;
 pub mod boot;
 pub mod command;
 pub mod config;
+pub mod control;
 pub mod host;
 pub mod inspect;
 pub mod kvm;

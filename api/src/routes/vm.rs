@@ -81,7 +81,7 @@ pub(super) async fn power_button(State(shared): Context, _: NoQuery, expected: E
     press(&shared, Change::PowerButton, expected).await
 }
 
-/// Reset the guest, as its reset button would. The process ends with status 32.
+/// Reset the guest, as its reset button would: a machine of the same configuration begins anew.
 #[utoipa::path(
     post, path = "/api/v1/vm/reset", tag = "vm", operation_id = "resetVm",
     params(("If-Match" = Option<String>, Header, pattern = r#"^(\*|"[0-9]{1,19}")$"#, description = "Only if the machine has this generation")),

@@ -56,7 +56,7 @@ struct Keys {
     /// Where pause events come from: `auto`, `port`, `tracepoint` or `sampler`.
     #[schema(nullable = false)]
     pause_source: Option<String>,
-    /// How a CPU is given away: `auto`, `none`, `yield` or `park`.
+    /// How a CPU is given away: `auto`, `none`, `yield`, `park` or `hypercall`.
     #[schema(nullable = false)]
     pause_mechanism: Option<String>,
     /// Parameters of the pause handling, each as `NAME=VALUE`.
@@ -83,6 +83,15 @@ struct Keys {
     /// Where vCPU threads run: `auto`, `spread`, `pack`, `none` or `pin=[LIST]`.
     #[schema(nullable = false)]
     placement: Option<String>,
+    /// Placement rules that are switched off: names with commas between.
+    #[schema(nullable = false)]
+    placement_off: Option<String>,
+    /// Pages of guest memory on the host: `2M`, `1G`, `thp` or `none`.
+    #[schema(nullable = false)]
+    hugepages: Option<String>,
+    /// Whether no other program's thread may share a core with a vCPU.
+    #[schema(nullable = false)]
+    core_scheduling: Option<bool>,
 }
 
 macro_rules! one_of {

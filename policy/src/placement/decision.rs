@@ -109,6 +109,13 @@ impl Default for Rules {
 }
 
 impl Rules {
+    /// Whether the rule of this name is on; one that does not exist is off.
+    #[must_use]
+    pub fn is_on(&self, name: &str) -> bool {
+        let mut other = *self;
+        other.switch(name, false) && other != *self
+    }
+
     /// Names of the switches, as flags and files spell them.
     pub const NAMES: [&'static str; 10] =
         ["house", "claims", "numa", "whole-core", "cluster", "pair", "asym", "busiest", "scan-budget", "rate-limit"];

@@ -9,6 +9,7 @@ mod placed;
 mod placement;
 mod replay;
 mod run;
+mod serve;
 mod sim;
 mod summary;
 mod times;
@@ -109,9 +110,13 @@ impl CommandError {
 /// [`CommandError`].
 pub fn execute(args: impl IntoIterator<Item = OsString>, started: Instant) -> Result<ExitCode, CommandError> {
     let status = match cli::parse(args)? {
-        Invocation::Run { config, check: false, print_config: None } => run::run(config.resolve()?, started)?,
+        Invocation::Run { config, check: false, print_config: None } => match config.api_plan()? {
+            None => run::run(config.resolve()?, started)?,
+            Some(plan) => serve::run(&plan, *config, started)?,
+        },
         Invocation::Run { config, check, print_config } => {
             if check {
+                config.api_plan()?;
                 config.resolve()?;
             }
             print_config.map_or(Ok(ExitStatus::PoweredOff), |format| print(&config, format))?

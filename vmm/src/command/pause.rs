@@ -3,19 +3,18 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::atomic::Ordering;
 
 use policy::pause::YieldOutcome;
 use topology::id::VcpuIndex;
 
-use crate::pause::driver::{self, Driver};
+use crate::pause::driver::Driver;
 use crate::pause::effective::{Effective, Grant};
 use crate::report::{PauseReport, VcpuReport, YieldReport};
 
 /// The counters of one vCPU.
 pub(super) fn of_vcpu(driver: &Driver, vcpu: VcpuIndex) -> PauseReport {
     let Some(seat) = driver.seats().get(vcpu.index()) else { return PauseReport::default() };
-    let counters = driver.counters(vcpu);
-    let (donated_ns, received_ns) = driver.given_and_got_ns(vcpu);
     let outcome = |which: YieldOutcome| seat.outcomes[which.index()].get();
     let yields = YieldReport {
         attempted: YieldOutcome::ALL.iter().map(|which| outcome(*which)).sum(),
@@ -30,14 +29,14 @@ pub(super) fn of_vcpu(driver: &Driver, vcpu: VcpuIndex) -> PauseReport {
         left_to_kernel: seat.left_to_kernel.get(),
         pause_exits: seat.pause_exits.get(),
         sampled: seat.sampled.get(),
-        spins: counters.spins,
+        spins: seat.spins.get(),
         yields,
-        bailed: driver::bailed(&counters).map(|(name, count)| (name.to_owned(), count)).collect(),
+        bailed: seat.bailed().map(|(name, count)| (name.to_owned(), count)).collect(),
         parks: seat.parks.get(),
         parked_ns: seat.parked_ns.get(),
         yielded_ns: seat.yielded_ns.get(),
-        donated_ns,
-        received_ns,
+        donated_ns: seat.donated_ns.load(Ordering::Relaxed),
+        received_ns: seat.received_ns.load(Ordering::Relaxed),
         holds: seat.holds.get(),
         held_ns: seat.held_ns.get(),
     }

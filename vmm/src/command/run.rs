@@ -6,15 +6,17 @@ use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 use super::summary::Summary;
-use crate::config::{Boot, Machine};
+use crate::config::{Boot, ConfigError, Machine};
+use crate::control::EndpointError;
 use crate::host::signals::EndingSignals;
 use crate::host::{facts, output};
 use crate::kvm::system::{OpenError, System};
-use crate::report::{ExitStatus, KvmKind, ReportError};
-use crate::vm::assembly::WithMemory;
+use crate::report::{ExitStatus, KvmKind, ReportError, ReportTarget};
+use crate::vm::assembly::{Assembled, WithMemory};
 use crate::vm::error::AssemblyError;
 use crate::vm::event_loop::EventLoopError;
-use crate::vm::observed::SharedObserved;
+use crate::vm::observed::{Onlookers, SharedObserved};
+use crate::vm::running::Finished;
 
 /// A run that did not come to a guest's own end.
 #[derive(Debug, thiserror::Error)]
@@ -25,12 +27,21 @@ pub enum RunError {
     /// `/dev/kvm`.
     #[error(transparent)]
     Kvm(#[from] OpenError),
+    /// The configuration, read again for a reset.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
     /// Putting the machine together.
     #[error(transparent)]
     Assembly(#[from] AssemblyError),
     /// Serving it.
     #[error(transparent)]
     Events(#[from] EventLoopError),
+    /// The control API.
+    #[error(transparent)]
+    Api(#[from] EndpointError),
+    /// Waiting for what the API's clients ask.
+    #[error("waiting for clients of the control API failed: {0}; the host is out of memory or of epoll watches")]
+    Reception(#[source] io::Error),
     /// Writing the decision log.
     #[error("--decision-log: could not be written to its end: {0}; it can be replayed up to there")]
     DecisionLog(#[source] io::Error),
@@ -46,16 +57,31 @@ pub enum RunError {
 /// [`RunError`]; nothing of the machine is left, and no report is written.
 pub(super) fn run(machine: Machine, started: Instant) -> Result<ExitStatus, RunError> {
     // Before the first thread is started: all inherit the mask.
-    let signals = EndingSignals::block().map_err(RunError::Signals)?;
+    let mut signals = EndingSignals::block().map_err(RunError::Signals)?;
     let system = System::open()?;
-    warn_of_emulation(&machine.boot, facts::kvm_kind());
     let observed = SharedObserved::default();
     let report = machine.report.clone();
-    let assembled = WithMemory::map(machine, &system)?.load()?.devices(Arc::clone(&observed))?.vcpus()?.threads()?;
+    let assembled = assemble(machine, &system, Arc::clone(&observed).into())?;
     say(assembled.placement.remarks());
-    let finished = assembled.start().wait(signals)?;
+    let finished = assembled.start().wait(&mut signals, None)?;
+    finish(&finished, &observed, report, started)
+}
+
+/// Puts a machine together that waits for the word to run.
+pub(super) fn assemble(machine: Machine, system: &System, onlookers: Onlookers) -> Result<Assembled, AssemblyError> {
+    warn_of_emulation(&machine.boot, facts::kvm_kind());
+    WithMemory::map(machine, system)?.load()?.devices(onlookers)?.vcpus()?.threads()
+}
+
+/// Tells how a run went, and writes what is to be left of it.
+pub(super) fn finish(
+    finished: &Finished,
+    observed: &SharedObserved,
+    report: Option<ReportTarget>,
+    started: Instant,
+) -> Result<ExitStatus, RunError> {
     let log = finished.machine.pause.driver().finish_log();
-    let summary = Summary::of(&finished, &observed.lock().unwrap_or_else(PoisonError::into_inner), started);
+    let summary = Summary::of(finished, &observed.lock().unwrap_or_else(PoisonError::into_inner), started);
     summary.tell();
     if let Some(target) = report {
         target.write(summary.report())?;
@@ -65,7 +91,7 @@ pub(super) fn run(machine: Machine, started: Instant) -> Result<ExitStatus, RunE
 }
 
 /// Says what of the placement could not be had, or is shared.
-fn say(remarks: &[String]) {
+pub(super) fn say(remarks: &[String]) {
     for remark in remarks {
         output::tell(&format!("vmm: placement: {remark}\n"));
     }

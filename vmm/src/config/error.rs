@@ -2,6 +2,7 @@
 //! Why a configuration, though well-formed, is no machine.
 
 use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use topology::guest::TopologyError;
@@ -175,6 +176,35 @@ pub enum ConfigError {
         /// How many there are.
         vcpus: u32,
     },
+    /// TCP without a token.
+    #[error("--api-listen {address}: TCP is only offered with a token; add --api-token-file FILE, or use --api-sock")]
+    ApiWithoutToken {
+        /// The address.
+        address: SocketAddr,
+    },
+    /// A token, and nothing that asks for it.
+    #[error("--api-token-file {}: only TCP asks for a token; add --api-listen 127.0.0.1:PORT, or drop it", .path.display())]
+    ApiTokenWithoutTcp {
+        /// The file.
+        path: PathBuf,
+    },
+    /// TCP that other machines can reach.
+    #[error(
+        "--api-listen {address}: is no address of this machine alone, and the token would cross the network as plain text; \
+         use 127.0.0.1 or [::1] and a tunnel"
+    )]
+    ApiNotLocal {
+        /// The address.
+        address: SocketAddr,
+    },
+    /// Nobody could ask for a machine.
+    #[error("--api-only: nobody could ask for a machine; add --api-sock PATH, or --api-listen with --api-token-file")]
+    ApiOnlyNowhere,
+    /// A machine that would not be made.
+    #[error(
+        "--api-only: the machine is described through the API alone; drop the flags and keys that describe one here"
+    )]
+    ApiOnlyWithMachine,
     /// A file that shall be written and cannot be.
     #[error(transparent)]
     Output(#[from] ReportError),

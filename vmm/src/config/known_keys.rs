@@ -37,6 +37,12 @@ impl fmt::Display for UnknownKey {
     }
 }
 
+/// The keys of a machine, at the top of a document.
+#[must_use]
+pub fn known_keys() -> &'static [&'static str] {
+    field_names::<MachineConfig>()
+}
+
 /// The keys a document may have, and the first other one that was met.
 pub(crate) struct KnownKeys {
     top: &'static [&'static str],

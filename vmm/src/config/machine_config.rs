@@ -4,6 +4,7 @@
 //! Its fields are the flags and the keys; their documentation is the text of `--help`. Nothing here is checked against
 //! anything else: that is [`MachineConfig::resolve`].
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -166,6 +167,33 @@ pub struct MachineConfig {
     )]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub core_scheduling: Option<bool>,
+
+    /// Offer the control API on a Unix socket at this path, for the user who runs the machine (docs/api.md)
+    #[arg(long, value_name = "PATH", help_heading = "Control API")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub api_sock: Option<PathBuf>,
+
+    /// Offer it on TCP as well, on this machine only and with a token; port 0 takes a free one and says which
+    #[arg(long, value_name = "127.0.0.1:PORT", help_heading = "Control API")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub api_listen: Option<SocketAddr>,
+
+    /// File with the token that clients on TCP need
+    #[arg(long, value_name = "FILE", help_heading = "Control API")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub api_token_file: Option<PathBuf>,
+
+    /// Make no machine: wait for one to be asked for through the API
+    #[arg(
+        long,
+        value_name = "true | false",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        help_heading = "Control API"
+    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub api_only: Option<bool>,
 }
 
 impl MachineConfig {
@@ -206,6 +234,10 @@ impl MachineConfig {
             placement_off: self.placement_off.or(below.placement_off),
             hugepages: self.hugepages.or(below.hugepages),
             core_scheduling: self.core_scheduling.or(below.core_scheduling),
+            api_sock: self.api_sock.or(below.api_sock),
+            api_listen: self.api_listen.or(below.api_listen),
+            api_token_file: self.api_token_file.or(below.api_token_file),
+            api_only: self.api_only.or(below.api_only),
         }
     }
 

@@ -6,6 +6,7 @@
 //! that mean the same have the same name (`--numa-distance` is `numa_distance`) and the same grammar, a flag wins over
 //! the file, and whatever `--print-config` prints is accepted back as the same configuration.
 
+mod api;
 pub mod cli;
 mod cpus;
 mod distance;
@@ -30,15 +31,17 @@ mod size;
 mod text;
 mod value_error;
 
+pub use api::ApiPlan;
 pub use cpus::CpusConfig;
 pub use distance::DistanceConfig;
 pub use error::ConfigError;
 pub use file::{FileError, FileFormat, ParseError, PrintError, parse, print, read};
 pub use huge_pages::HugePages;
-pub use known_keys::UnknownKey;
+pub use known_keys::{UnknownKey, known_keys};
 pub use machine::{Boot, Machine, NodeWish};
 pub use machine_config::MachineConfig;
 pub use memory_policy::MemoryPolicy;
+pub(crate) use nearest::nearest as nearest_name;
 pub use numa::{NodeConfig, NumaEntry};
 pub use offer::{CpuMask, OfferPlan, PvChoice, PvFeature, QuietExit, QuietExits};
 pub use pause::{

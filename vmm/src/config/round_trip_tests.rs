@@ -84,6 +84,10 @@ fn pausing() -> impl Strategy<Value = MachineConfig> {
             pause_mechanism: pause.map(|_| MechanismChoice::Park),
             pause_set,
             inject_preemption,
+            api_sock: halt_poll.map(|_| "/run/vmm.sock".into()),
+            api_listen: halt_poll.map(|_| "127.0.0.1:0".parse().expect("an address")),
+            api_token_file: halt_poll.map(|_| "token".into()),
+            api_only: halt_poll.map(|number| number % 2 == 0),
             placement,
             ..MachineConfig::default()
         },

@@ -5,9 +5,11 @@
 //! Read from `/proc/self/smaps` (Documentation/filesystems/proc.rst, section 3.1), line by line through one small
 //! buffer, so that measuring does not change what is measured.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
 use std::ops::Range;
+
+use crate::layout;
 
 /// Bytes of the read buffer.
 const BUFFER_BYTES: usize = 4096;
@@ -19,6 +21,16 @@ const BUFFER_BYTES: usize = 4096;
 pub fn monitor_pss_bytes(guest_ram: &[Range<u64>]) -> io::Result<u64> {
     let reader = BufReader::with_capacity(BUFFER_BYTES, File::open("/proc/self/smaps")?);
     pss_without(reader, guest_ram)
+}
+
+/// Resident memory of this process in bytes, guest RAM included (Documentation/filesystems/proc.rst, table 1-3).
+///
+/// # Errors
+/// The kernel's own; `/proc` may not be mounted.
+pub fn resident_bytes() -> io::Result<u64> {
+    let text = fs::read_to_string("/proc/self/statm")?;
+    let pages = text.split_ascii_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0);
+    Ok(pages.saturating_mul(layout::PAGE_SIZE))
 }
 
 fn pss_without(mut smaps: impl BufRead, excluded: &[Range<u64>]) -> io::Result<u64> {
@@ -132,5 +144,6 @@ Rss:                 100 kB
     #[test]
     fn this_process_uses_memory() {
         assert!(monitor_pss_bytes(&[]).unwrap() > 0);
+        assert!(resident_bytes().unwrap() >= layout::PAGE_SIZE);
     }
 }

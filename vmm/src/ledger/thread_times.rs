@@ -74,6 +74,12 @@ fn read<'a>(path: &str, text: &'a mut [u8]) -> Option<&'a [u8]> {
     text.get(..length)
 }
 
+/// CPU time of this process so far, its ended threads included, in nanoseconds.
+#[must_use]
+pub fn process_cpu_ns() -> u64 {
+    cpu_ns(libc::CLOCK_PROCESS_CPUTIME_ID)
+}
+
 /// The clock of a thread's CPU time (include/linux/posix-timers_types.h, `CPUCLOCK_PERTHREAD_MASK | CPUCLOCK_SCHED`).
 const fn thread_clock(tid: i32) -> libc::clockid_t {
     (!tid << 3) | 4 | 2

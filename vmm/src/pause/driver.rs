@@ -10,9 +10,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use policy::pause::{
-    Counters, HostView, OutcomeEvent, PauseConfig, PauseEvent, PauseState, Reason, VcpuState, VcpuView, YieldOutcome,
-};
+use policy::pause::{HostView, OutcomeEvent, PauseConfig, PauseEvent, PauseState, VcpuState, VcpuView, YieldOutcome};
 use policy::time::Nanos;
 use topology::id::{ApicId, HostCpu, VcpuIndex};
 
@@ -22,6 +20,7 @@ use super::deed::{Deed, Then};
 use super::effective::Grant;
 use super::hypercall::Hypercalls;
 use super::log::DecisionLog;
+use super::recent::Recent;
 use super::rules::{Attached, Rules};
 use super::runqueue::RunqueueView;
 use super::seat::Seat;
@@ -65,6 +64,7 @@ pub struct Driver {
     unseen: Mutex<Option<String>>,
     trial: YieldTrial,
     hypercalls: Hypercalls,
+    recent: Recent,
     attached: Mutex<Attached>,
     /// Grows with each change of what is attached.
     generation: AtomicU64,
@@ -120,6 +120,7 @@ impl Driver {
             unseen: Mutex::new(None),
             trial: YieldTrial::default(),
             hypercalls: parts.hypercalls,
+            recent: Recent::default(),
             attached: Mutex::default(),
             generation: AtomicU64::new(0),
         })
@@ -160,6 +161,12 @@ impl Driver {
     #[must_use]
     pub fn seats(&self) -> &[Seat] {
         &self.seats
+    }
+
+    /// The latest decisions, if they are kept.
+    #[must_use]
+    pub fn recent(&self) -> &Recent {
+        &self.recent
     }
 
     /// The probe of `sched_yield`.
@@ -263,9 +270,13 @@ impl Driver {
                 descheduled: report.descheduled,
             };
             let decision = core.decide(&event, &config, now);
+            self.seat(source).count_decision(decision.act);
+            self.recent.decided(source, owner, &decision, now);
             (Deed::of(decision.act), decision.quiet_until)
         } else {
-            (Deed::fixed(mechanism, owner, named_since_entry, bounds, now), now)
+            let deed = Deed::fixed(mechanism, owner, named_since_entry, bounds, now);
+            self.recent.fixed(source, owner, &deed, now);
+            (deed, now)
         };
         if mode != PauseMode::Act {
             return Order { deed: Deed::NOTHING, quiet_until, rouse: None, alone, decided: false };
@@ -391,19 +402,17 @@ impl Driver {
             let event = OutcomeEvent { source, target: order.deed.target, outcome, parked, donated_ns: took_ns };
             let config = self.config(&core.rules);
             core.outcome(&event, &config, now);
+            for vcpu in [Some(source), event.target].into_iter().flatten() {
+                self.seat(vcpu).book(core.state.ledger(vcpu));
+            }
         }
+        self.recent.done(source, order.deed.target, outcome);
     }
 
-    /// The policy's counters of a vCPU.
-    #[must_use]
-    pub fn counters(&self, vcpu: VcpuIndex) -> Counters {
+    /// What the policy has counted of a vCPU.
+    #[cfg(test)]
+    pub(super) fn counters(&self, vcpu: VcpuIndex) -> policy::pause::Counters {
         self.lock().state.counters(vcpu).copied().unwrap_or_default()
-    }
-
-    /// CPU time that a vCPU gave to others and got from them, in nanoseconds.
-    #[must_use]
-    pub fn given_and_got_ns(&self, vcpu: VcpuIndex) -> (u64, u64) {
-        self.lock().state.ledger(vcpu).map_or((0, 0), |ledger| (ledger.donated_ns, ledger.received_ns))
     }
 
     /// Ends the decision log; later decisions are not in it.
@@ -414,9 +423,4 @@ impl Driver {
         let log = self.lock().log.take();
         log.map_or(Ok(()), DecisionLog::finish)
     }
-}
-
-/// The names of the reasons with their counts, those that never happened left out.
-pub fn bailed(counters: &Counters) -> impl Iterator<Item = (&'static str, u64)> + '_ {
-    Reason::ALL.iter().map(|reason| (reason.name(), counters.bailed[reason.index()])).filter(|(_, count)| *count > 0)
 }

@@ -27,6 +27,7 @@ mod log;
 mod mechanisms;
 pub mod park;
 pub mod port;
+pub mod recent;
 mod rules;
 pub mod runqueue;
 pub mod sampler;

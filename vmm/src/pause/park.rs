@@ -80,6 +80,12 @@ impl Parker {
         self.word.swap(AWAKE, Ordering::SeqCst) == PARKED
     }
 
+    /// Whether the thread waits, or is about to.
+    #[must_use]
+    pub fn is_parked(&self) -> bool {
+        self.word.load(Ordering::Relaxed) == PARKED
+    }
+
     /// Lets a released thread run.
     pub fn rouse(&self) {
         // SAFETY: the word outlives the call; FUTEX_WAKE only uses its address.

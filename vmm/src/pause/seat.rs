@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What one vCPU thread shows the others, and what it counts: a cache line or two of atomics.
 //!
-//! Invariant: every counter has one writer, the vCPU's own thread, and only grows.
+//! Invariant: every counter has one writer at a time, the vCPU's own thread where nothing else is said, and only grows.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
-use policy::pause::YieldOutcome;
+use policy::pause::{Act, Ledger, Reason, YieldOutcome};
 use policy::time::Nanos;
 
 use super::park::Parker;
@@ -67,6 +67,14 @@ pub struct Seat {
     pub sampled: Count,
     /// Actions by what came of them.
     pub outcomes: [Count; YieldOutcome::ALL.len()],
+    /// Decisions of the policy to go on spinning.
+    pub spins: Count,
+    /// Bail-outs by reason.
+    pub bailed: [Count; Reason::ALL.len()],
+    /// CPU time it gave to others, in nanoseconds; written under the driver's lock.
+    pub donated_ns: AtomicU64,
+    /// CPU time it got from others, in nanoseconds; likewise.
+    pub received_ns: AtomicU64,
     /// Parks.
     pub parks: Count,
     /// Time parked, in nanoseconds.
@@ -88,5 +96,28 @@ impl Seat {
     /// Counts what came of an action.
     pub fn count(&self, outcome: YieldOutcome) {
         self.outcomes[outcome.index()].add(1);
+    }
+
+    /// Counts a decision of the policy about its event.
+    pub(super) fn count_decision(&self, act: Act) {
+        match act {
+            Act::Spin => self.spins.add(1),
+            Act::Bail(reason) => self.bailed[reason.index()].add(1),
+            Act::YieldTo { .. } | Act::Park { .. } => {}
+        }
+    }
+
+    /// Shows what it gave and got, as the policy has it.
+    pub(super) fn book(&self, ledger: Option<&Ledger>) {
+        if let Some(ledger) = ledger {
+            self.donated_ns.store(ledger.donated_ns, Ordering::Relaxed);
+            self.received_ns.store(ledger.received_ns, Ordering::Relaxed);
+        }
+    }
+
+    /// The names of the reasons with their counts, those that never happened left out.
+    pub fn bailed(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        let counts = Reason::ALL.iter().map(|reason| (reason.name(), self.bailed[reason.index()].get()));
+        counts.filter(|(_, count)| *count > 0)
     }
 }

@@ -14,7 +14,7 @@ use topology::memory_map::{AddressSpace, MemoryMap};
 
 use super::checkup;
 use super::error::AssemblyError;
-use super::observed::SharedObserved;
+use super::observed::Onlookers;
 use super::parts::Parts;
 use super::payload;
 use super::tables;
@@ -111,11 +111,11 @@ impl Loaded {
     ///
     /// # Errors
     /// No descriptors, a console that cannot be opened, a kernel that refuses an interrupt line.
-    pub fn devices(self, observed: SharedObserved) -> Result<WithDevices, AssemblyError> {
+    pub fn devices(self, onlookers: Onlookers) -> Result<WithDevices, AssemblyError> {
         let Self { memory: WithMemory { machine, host_cpuid, vm, ram, placement, pause, offers, .. }, entry } = self;
         let wide_ids = machine.topology.vcpus().any(|vcpu| machine.topology.apic_id(vcpu).0 > XAPIC_MAX_ID);
         vm.create_interrupt_controllers(wide_ids)?;
-        let parts = Parts::connect(&vm, &machine.serial, observed)?;
+        let parts = Parts::connect(&vm, &machine.serial, onlookers)?;
         Ok(WithDevices { machine, host_cpuid, vm, ram, placement, pause, offers, entry, parts })
     }
 }

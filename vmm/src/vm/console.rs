@@ -147,18 +147,19 @@ pub struct ConsoleOutput {
 }
 
 impl ConsoleOutput {
-    /// Opens what `serial` names. Stdout has a descriptor of its own, written to without a buffer of our own: the
+    /// Opens what `serial` names; a file begins anew unless the output `goes_on` behind what is there. Stdout has a descriptor of its own, written to without a buffer of our own: the
     /// port hands over whole lines.
     ///
     /// # Errors
     /// The kernel's own; `ENXIO` for a pipe that nobody reads.
-    pub fn open(serial: &SerialConfig, observer: Observer) -> io::Result<Self> {
+    pub fn open(serial: &SerialConfig, goes_on: bool, observer: Observer) -> io::Result<Self> {
         let file = match serial {
             SerialConfig::Stdio => Some(output::open_again(io::stdout().as_fd())?),
             // Without waiting: opening a named pipe would wait for a reader, and no signal would end that.
             SerialConfig::File(path) => {
                 let mut options = OpenOptions::new();
-                Some(options.write(true).create(true).truncate(true).custom_flags(libc::O_NONBLOCK).open(path)?)
+                options.write(true).create(true).append(goes_on).truncate(!goes_on);
+                Some(options.custom_flags(libc::O_NONBLOCK).open(path)?)
             }
             SerialConfig::None => None,
         };

@@ -22,6 +22,8 @@ pub enum Outcome {
     PoweredOff,
     /// The guest reset the machine.
     Reset,
+    /// The operator reset the machine: it is put together anew and started again.
+    Restart,
     /// The guest reported a panic.
     Panic,
     /// A vCPU took a triple fault.
@@ -50,6 +52,8 @@ pub enum Outcome {
 pub enum StopCause {
     /// A signal that ends at once, or Ctrl-A x.
     Immediate,
+    /// A client of the control API.
+    Api,
     /// SIGTERM, and the guest has no handler for its power button.
     NobodyListens,
     /// SIGTERM, and the guest did not power off in time.
@@ -62,7 +66,7 @@ impl Outcome {
     pub const fn status(&self) -> ExitStatus {
         match self {
             Self::PoweredOff | Self::Stopped(_) => ExitStatus::PoweredOff,
-            Self::Reset => ExitStatus::Reset,
+            Self::Reset | Self::Restart => ExitStatus::Reset,
             Self::Panic => ExitStatus::Panic,
             Self::TripleFault { .. } => ExitStatus::Crash,
             Self::ConsoleLost { .. } | Self::Broken { .. } => ExitStatus::MonitorError,
@@ -75,9 +79,11 @@ impl fmt::Display for Outcome {
         match self {
             Self::PoweredOff => f.write_str("guest powered off"),
             Self::Reset => f.write_str("guest reset"),
+            Self::Restart => f.write_str("reset by the operator"),
             Self::Panic => f.write_str("guest panic"),
             Self::TripleFault { vcpu } => write!(f, "guest crash (triple fault on vCPU {vcpu})"),
             Self::Stopped(StopCause::Immediate) => f.write_str("stopped by the operator"),
+            Self::Stopped(StopCause::Api) => f.write_str("stopped through the control API"),
             Self::Stopped(StopCause::NobodyListens) => {
                 f.write_str("stopped by SIGTERM; the guest does not listen to its power button")
             }

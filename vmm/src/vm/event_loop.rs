@@ -19,6 +19,8 @@ use super::console::{Console, ConsoleEvents};
 use super::end::{EndNote, Outcome, StopCause};
 use super::input::Input;
 use crate::config::SerialConfig;
+use crate::control::carry_out::Desk;
+use crate::control::thresholds::{LOOK_EVERY, Watcher};
 use crate::host::signals::{EndingSignals, StopRequest};
 use crate::host::terminal::{self, RawTerminal};
 use crate::layout;
@@ -47,11 +49,13 @@ pub enum EventLoopError {
 struct Deadlines {
     flush: Cell<Option<Instant>>,
     power_off: Cell<Option<Instant>>,
+    /// When those who watch are told what changed.
+    look: Cell<Option<Instant>>,
 }
 
 impl Deadlines {
     fn next(&self) -> Option<Instant> {
-        [self.flush.get(), self.power_off.get()].into_iter().flatten().min()
+        [self.flush.get(), self.power_off.get(), self.look.get()].into_iter().flatten().min()
     }
 }
 
@@ -63,8 +67,12 @@ fn due(deadline: &Cell<Option<Instant>>, now: Instant) -> bool {
     due
 }
 
-/// Serves a running machine until its end is noted.
-pub(super) fn serve(machine: &Assembled, signals: &mut EndingSignals) -> Result<Outcome, EventLoopError> {
+/// Serves a running machine, and what is asked of it at `desk`, until its end is noted.
+pub(super) fn serve(
+    machine: &Assembled,
+    signals: &mut EndingSignals,
+    desk: Option<&Desk>,
+) -> Result<Outcome, EventLoopError> {
     let parts = &machine.parts;
     let deadlines = Rc::new(Deadlines::default());
     let mut manager: EventManager<Box<dyn MutEventSubscriber + '_>> =
@@ -86,12 +94,21 @@ pub(super) fn serve(machine: &Assembled, signals: &mut EndingSignals) -> Result<
     watch(&mut manager, Box::new(console), parts.events.event())?;
     let descriptor = signals.as_raw_fd();
     watch(&mut manager, Box::new(Operator { machine, signals, deadlines: Rc::clone(&deadlines) }), &descriptor)?;
+    let mut watcher = desk.map(Watcher::new);
+    if let Some(desk) = desk {
+        watch(&mut manager, Box::new(DeskWatch { desk, machine }), desk.station().event())?;
+        deadlines.look.set(Some(Instant::now() + LOOK_EVERY));
+    }
     loop {
         if let Some(outcome) = parts.end.take() {
             return Ok(outcome);
         }
         wait(&mut manager, &deadlines)?;
         let now = Instant::now();
+        if let Some(watcher) = watcher.as_mut().filter(|_| due(&deadlines.look, now)) {
+            watcher.look();
+            deadlines.look.set(Some(now + LOOK_EVERY));
+        }
         if due(&deadlines.flush, now) && parts.console.flush() == Flushed::Waiting {
             deadlines.flush.set(Some(now + FLUSH_AFTER));
         }
@@ -126,6 +143,20 @@ fn wait(
         Ok(_) => Ok(()),
         Err(event_manager::Error::Epoll(error)) if error.errno() == libc::EINTR => Ok(()),
         Err(error) => Err(EventLoopError::Wait(error)),
+    }
+}
+
+/// Carries out what is asked for through the API.
+struct DeskWatch<'a> {
+    desk: &'a Desk,
+    machine: &'a Assembled,
+}
+
+impl MutEventSubscriber for DeskWatch<'_> {
+    fn init(&mut self, _: &mut EventOps) {}
+
+    fn process(&mut self, _: Events, _: &mut EventOps) {
+        self.desk.serve(self.machine);
     }
 }
 

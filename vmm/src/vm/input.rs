@@ -212,7 +212,7 @@ mod tests {
         drop(writer);
         let end = Arc::new(EndNote::new().unwrap());
         let events = Arc::new(ConsoleEvents::new(Arc::clone(&end)).unwrap());
-        let output = ConsoleOutput::open(&SerialConfig::None, Observer::new(SharedObserved::default())).unwrap();
+        let output = ConsoleOutput::open(&SerialConfig::None, false, Observer::new(SharedObserved::default())).unwrap();
         let console = Console::new(EventLine::new().unwrap(), output, Arc::clone(&events));
         let input = Input::new(File::from(OwnedFd::from(reader)), None, &end);
         let mut manager = EventManager::new().unwrap();
@@ -234,7 +234,7 @@ mod tests {
         writer.write_all(b"\x01x").unwrap();
         let end = Arc::new(EndNote::new().unwrap());
         let events = Arc::new(ConsoleEvents::new(Arc::clone(&end)).unwrap());
-        let output = ConsoleOutput::open(&SerialConfig::None, Observer::new(SharedObserved::default())).unwrap();
+        let output = ConsoleOutput::open(&SerialConfig::None, false, Observer::new(SharedObserved::default())).unwrap();
         let console = Console::new(EventLine::new().unwrap(), output, Arc::clone(&events));
         let keys = Some(EscapeKeys::default());
         let input = Input::new(File::from(OwnedFd::from(reader)), keys, &end);

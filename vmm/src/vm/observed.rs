@@ -7,6 +7,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+use api::serial::SerialLog;
 use probe::record::{Machine, Outcome, Ready, Record};
 use probe::report::{LINE_MAX, parse_line};
 
@@ -24,23 +25,45 @@ pub struct Observed {
 /// The place where it is kept, shared by the console and the summary.
 pub type SharedObserved = Arc<Mutex<Observed>>;
 
+/// Who sees the console's bytes beside its reader.
+#[derive(Clone, Debug, Default)]
+pub struct Onlookers {
+    /// What the summary is made from.
+    pub observed: SharedObserved,
+    /// What clients of the control API read.
+    pub serial: Option<Arc<SerialLog>>,
+    /// The machine was reset: its output goes on behind that of before.
+    pub goes_on: bool,
+}
+
+impl From<SharedObserved> for Onlookers {
+    fn from(observed: SharedObserved) -> Self {
+        Self { observed, ..Self::default() }
+    }
+}
+
 /// Cuts the console's bytes into lines and notes what they say.
 #[derive(Debug)]
 pub struct Observer {
     observed: SharedObserved,
+    serial: Option<Arc<SerialLog>>,
     line: Vec<u8>,
     too_long: bool,
 }
 
 impl Observer {
-    /// An observer that notes into `observed`.
+    /// An observer that notes for `onlookers`.
     #[must_use]
-    pub fn new(observed: SharedObserved) -> Self {
-        Self { observed, line: Vec::new(), too_long: false }
+    pub fn new(onlookers: impl Into<Onlookers>) -> Self {
+        let Onlookers { observed, serial, .. } = onlookers.into();
+        Self { observed, serial, line: Vec::new(), too_long: false }
     }
 
     /// Takes the next bytes of the console.
     pub fn bytes(&mut self, bytes: &[u8]) {
+        if let Some(serial) = &self.serial {
+            serial.append(bytes);
+        }
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
             match piece.strip_suffix(b"\n") {
                 Some(text) => {

@@ -16,7 +16,7 @@ use super::accesses::Buses;
 use super::console::{Console, ConsoleEvents, ConsoleOutput, EventLine, PacedConsole, Sink};
 use super::end::EndNote;
 use super::error::AssemblyError;
-use super::observed::{Observer, SharedObserved};
+use super::observed::{Observer, Onlookers};
 use crate::config::SerialConfig;
 use crate::kvm::vm::Vm;
 use crate::layout;
@@ -45,10 +45,10 @@ impl Parts {
     ///
     /// # Errors
     /// No descriptors, a console that cannot be opened, a kernel that refuses an interrupt line.
-    pub(super) fn connect(vm: &Vm, serial: &SerialConfig, observed: SharedObserved) -> Result<Self, AssemblyError> {
+    pub(super) fn connect(vm: &Vm, serial: &SerialConfig, onlookers: Onlookers) -> Result<Self, AssemblyError> {
         let end = Arc::new(EndNote::new().map_err(AssemblyError::EventDescriptor)?);
         let events = Arc::new(ConsoleEvents::new(Arc::clone(&end)).map_err(AssemblyError::EventDescriptor)?);
-        let output = ConsoleOutput::open(serial, Observer::new(observed))
+        let output = ConsoleOutput::open(serial, onlookers.goes_on, Observer::new(onlookers))
             .map_err(|source| AssemblyError::Console { target: serial.to_string(), source })?;
         let sink = output.sink();
         let console = Arc::new(Console::new(line(vm, layout::SERIAL_GSI)?, output, Arc::clone(&events)));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A machine that runs: pause, resume, wait for its end.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use devices::serial::Flushed;
 use topology::id::VcpuIndex;
@@ -10,6 +10,7 @@ use super::assembly::Assembled;
 use super::end::Outcome;
 use super::event_loop::{self, EventLoopError};
 use super::parts::Parts;
+use crate::control::carry_out::Desk;
 use crate::host::signals::EndingSignals;
 use crate::placement::control::{HandleError, PlacementHandle};
 use crate::vcpu::control::{NoAnswer, Reply, Request, State};
@@ -69,6 +70,40 @@ impl Assembled {
         self.placement.go_on(&self.handles);
         Running { machine: self }
     }
+
+    /// Stops all vCPUs of a machine that was started; returns when none of them runs guest code any more.
+    ///
+    /// # Errors
+    /// [`ControlError`], each vCPU having had `limit`: some may be paused and some not; resuming is allowed.
+    pub fn pause(&self, limit: Duration) -> Result<(), ControlError> {
+        self.ask_all(Request::Pause, State::Paused, limit)
+    }
+
+    /// Lets all vCPUs go on; returns when all have taken the word.
+    ///
+    /// # Errors
+    /// [`ControlError`].
+    pub fn resume(&self, limit: Duration) -> Result<(), ControlError> {
+        self.ask_all(Request::Run, State::Running, limit)
+    }
+
+    /// Sends every vCPU of a running machine a non-maskable interrupt.
+    ///
+    /// # Errors
+    /// [`ControlError`]: some may have got it and some not.
+    pub fn send_nmi(&self, limit: Duration) -> Result<(), ControlError> {
+        self.ask_all(Request::Nmi, State::Running, limit)
+    }
+
+    fn ask_all(&self, request: Request, wanted: State, limit: Duration) -> Result<(), ControlError> {
+        for vcpu in self.handles.iter() {
+            vcpu.ask(request);
+        }
+        for vcpu in self.handles.iter() {
+            judge(vcpu.index(), wanted, vcpu.wait(limit))?;
+        }
+        Ok(())
+    }
 }
 
 impl Running {
@@ -92,7 +127,7 @@ impl Running {
     /// # Errors
     /// [`ControlError`]: some may be paused and some not; resuming is allowed.
     pub fn pause(&self) -> Result<(), ControlError> {
-        self.ask_all(Request::Pause, State::Paused)
+        self.machine.pause(ANSWER_LIMIT)
     }
 
     /// Lets all vCPUs go on; returns when all have taken the word.
@@ -100,32 +135,22 @@ impl Running {
     /// # Errors
     /// [`ControlError`].
     pub fn resume(&self) -> Result<(), ControlError> {
-        self.ask_all(Request::Run, State::Running)
+        self.machine.resume(ANSWER_LIMIT)
     }
 
-    fn ask_all(&self, request: Request, wanted: State) -> Result<(), ControlError> {
-        for vcpu in self.vcpus() {
-            vcpu.ask(request);
-        }
-        for vcpu in self.vcpus() {
-            judge(vcpu.index(), wanted, vcpu.wait(ANSWER_LIMIT))?;
-        }
-        Ok(())
-    }
-
-    /// Serves the machine's events until the run is at its end, then stops every vCPU.
+    /// Serves the machine's events, and what is asked of it at `desk`, until the run is at its end; then stops every vCPU.
     ///
     /// # Errors
     /// [`EventLoopError`]: the host refused something that the loop needs; the machine is stopped all the same.
-    pub fn wait(mut self, mut signals: EndingSignals) -> Result<Finished, EventLoopError> {
-        let outcome = event_loop::serve(&self.machine, &mut signals)?;
+    pub fn wait(mut self, signals: &mut EndingSignals, desk: Option<&Desk>) -> Result<Finished, EventLoopError> {
+        let outcome = event_loop::serve(&self.machine, signals, desk)?;
         let ended_at = Instant::now();
         self.machine.placement.rest();
         if let (Outcome::Stopped(_), Some(sink)) = (&outcome, &self.machine.parts.sink) {
             sink.hurry();
         }
         self.machine.handles.end();
-        drain(&self.machine.parts, &mut signals);
+        drain(&self.machine.parts, signals);
         Ok(Finished { machine: self.machine, outcome, ended_at })
     }
 }

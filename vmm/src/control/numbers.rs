@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `/stats`: sums over the vCPUs, what devices and KVM count, and what the monitor itself costs.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::sync::PoisonError;
+
+use api::wire::{DeviceStats, Ledger, MonitorStats, PauseCounters, PlacementStats, Stats, Vcpu};
+use topology::id::VcpuIndex;
+
+use super::view::View;
+use crate::host::memory_use;
+use crate::ledger::thread_times;
+use crate::pause::clock;
+
+impl View {
+    /// All vCPUs in the order of the index.
+    pub(super) fn vcpus(&self) -> Vec<Vcpu> {
+        let indices = (0..).map(VcpuIndex).take(self.vcpus.len());
+        indices.filter_map(|index| self.vcpu(index)).collect()
+    }
+
+    /// Sums over the machine.
+    pub(super) fn stats(&self) -> Stats {
+        let mut stats = Stats { at_ns: clock::now().0, ..Stats::default() };
+        for vcpu in self.vcpus() {
+            stats.run_loop_ns += vcpu.run_loop_ns;
+            add_ledger(&mut stats.ledger_ns, &vcpu.ledger_ns);
+            add_counts(&mut stats.exits, vcpu.exits);
+            add_pause(&mut stats.pause, vcpu.pause);
+        }
+        if let Some(placed) = &*self.placed.lock().unwrap_or_else(PoisonError::into_inner) {
+            let moves = placed.moves.clone();
+            stats.placement = PlacementStats { looks: placed.looks, refused: placed.refused, moves };
+        }
+        stats.kvm = self.kvm();
+        stats.devices = self.devices();
+        stats.monitor = monitor();
+        stats
+    }
+
+    /// KVM's counters of the VM that have one value.
+    fn kvm(&self) -> BTreeMap<String, u64> {
+        let Ok(reading) = self.stats.as_ref().map_err(|_| ()).and_then(|stats| stats.read().map_err(|_| ())) else {
+            return BTreeMap::new();
+        };
+        let single = reading.iter().filter_map(|(descriptor, mut values)| match (values.next(), values.next()) {
+            (Some(value), None) => Some((descriptor.name.to_string(), value)),
+            _ => None,
+        });
+        single.collect()
+    }
+
+    fn devices(&self) -> DeviceStats {
+        let serial = self.console.counters();
+        let unclaimed = [&self.buses.ports, &self.buses.memory].map(|bus| {
+            let counts = bus.unclaimed().into_iter();
+            counts.map(|count| count.reads.saturating_add(count.writes)).fold(0, u64::saturating_add)
+        });
+        DeviceStats {
+            dropped_bytes: serial.dropped_bytes,
+            interrupts_failed: serial.interrupts_failed + self.power.interrupts_failed(),
+            unclaimed_accesses: unclaimed[0].saturating_add(unclaimed[1]),
+        }
+    }
+}
+
+/// What cannot be read is 0.
+fn monitor() -> MonitorStats {
+    let entries = |path| fs::read_dir(path).map_or(0, |entries| u32::try_from(entries.count()).unwrap_or(u32::MAX));
+    MonitorStats {
+        cpu_ns: thread_times::process_cpu_ns(),
+        rss_bytes: memory_use::resident_bytes().unwrap_or(0),
+        threads: entries("/proc/self/task"),
+        // One of them reads the directory.
+        open_files: entries("/proc/self/fd").saturating_sub(1),
+    }
+}
+
+fn add_counts(sums: &mut BTreeMap<String, u64>, counts: BTreeMap<String, u64>) {
+    for (name, count) in counts {
+        *sums.entry(name).or_insert(0) += count;
+    }
+}
+
+const fn add_ledger(sum: &mut Ledger, one: &Ledger) {
+    sum.guest += one.guest;
+    sum.halted += one.halted;
+    sum.polling += one.polling;
+    sum.waiting += one.waiting;
+    sum.kernel += one.kernel;
+    sum.user += one.user;
+}
+
+fn add_pause(sum: &mut PauseCounters, one: PauseCounters) {
+    let yields = &mut sum.yields;
+    for (sum, one) in [
+        (&mut sum.events, one.events),
+        (&mut sum.quiet, one.quiet),
+        (&mut sum.forced, one.forced),
+        (&mut sum.pause_exits, one.pause_exits),
+        (&mut sum.sampled, one.sampled),
+        (&mut sum.spins, one.spins),
+        (&mut yields.attempted, one.yields.attempted),
+        (&mut yields.boosted, one.yields.boosted),
+        (&mut yields.not_boosted, one.yields.not_boosted),
+        (&mut yields.nobody_waiting, one.yields.nobody_waiting),
+        (&mut sum.parks, one.parks),
+        (&mut sum.parked_ns, one.parked_ns),
+        (&mut sum.yielded_ns, one.yielded_ns),
+        (&mut sum.donated_ns, one.donated_ns),
+        (&mut sum.received_ns, one.received_ns),
+    ] {
+        *sum += one;
+    }
+    add_counts(&mut sum.bailed, one.bailed);
+}
