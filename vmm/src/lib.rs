@@ -5,6 +5,7 @@
 
 pub mod bench;
 pub mod boot;
+pub mod client;
 pub mod command;
 pub mod config;
 pub mod control;
@@ -18,5 +19,6 @@ pub mod offer;
 pub mod pause;
 pub mod placement;
 pub mod report;
+pub mod top;
 pub mod vcpu;
 pub mod vm;

@@ -22,12 +22,14 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use crate::bench::{self, BenchError};
+use crate::client::{self, CallError};
 use crate::config::cli::{self, CliError, Invocation, Placement};
 use crate::config::{self, ConfigError, MachineConfig, PrintError};
 use crate::host::output::tell;
 use crate::inspect::HostInspection;
 use crate::pause::ReplayError;
 use crate::report::ExitStatus;
+use crate::top;
 
 pub use placement::PlacementCommandError;
 pub use run::RunError;
@@ -67,6 +69,9 @@ pub enum CommandError {
     /// The placement.
     #[error(transparent)]
     Placement(#[from] PlacementCommandError),
+    /// A machine that was asked.
+    #[error(transparent)]
+    Call(#[from] CallError),
     /// The simulation.
     #[error(transparent)]
     Sim(#[from] SimCommandError),
@@ -80,6 +85,7 @@ impl CommandError {
             Self::Cli(CliError::Arguments(error)) if error.exit_code() == 0 => ExitStatus::PoweredOff,
             Self::Cli(_) | Self::Config(_) => ExitStatus::Usage,
             Self::Sim(error) => error.status(),
+            Self::Call(error) => error.status(),
             Self::Print(_)
             | Self::OwnPath(_)
             | Self::Output(_)
@@ -133,6 +139,8 @@ pub fn execute(args: impl IntoIterator<Item = OsString>, started: Instant) -> Re
             output(&placement::explain(&config.resolve()?, fixture.as_deref(), format)?)?
         }
         Invocation::Topology { config, format } => output(&topology::render(config.topology()?, format)?)?,
+        Invocation::Ctl(args) => client::run(&args).map(|()| ExitStatus::PoweredOff)?,
+        Invocation::Top(args) => top::run(&args).map(|()| ExitStatus::PoweredOff)?,
         Invocation::Lab { words } => {
             let executable = env::current_exe().map_err(CommandError::OwnPath)?;
             return Ok(lab::command::run(&executable, &words).into());

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use super::client::{CtlArgs, TopArgs};
 use super::{ConfigError, FileError, FileFormat, MachineConfig, SimArgs, file, shared_files};
 use crate::bench::{BenchPlan, PlacementBenchPlan};
 
@@ -49,6 +50,10 @@ pub enum Invocation {
     Placement(Placement),
     /// Run a scenario on the simulated host.
     Sim(Box<SimArgs>),
+    /// Ask a running machine something, or change it.
+    Ctl(Box<CtlArgs>),
+    /// Watch a running machine.
+    Top(Box<TopArgs>),
     /// Run a machine, or a shell, on an emulated host.
     Lab {
         /// Everything behind `lab`, as it was written.
@@ -196,6 +201,10 @@ enum Command {
         #[command(subcommand)]
         question: Option<PlacementQuestion>,
     },
+    /// Ask a running machine something, or change it, over its control API
+    Ctl(Box<CtlArgs>),
+    /// Watch where the vCPUs of a running machine spend their time, over its control API
+    Top(Box<TopArgs>),
     /// Run `vmm ARGS...` on an emulated host that has hardware virtualisation: vmm lab -- ARGS...
     #[command(disable_help_flag = true)]
     Lab {
@@ -322,6 +331,8 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Invocation, Cli
             Invocation::Placement(Placement::Claims { config: machine.into_config()?, json })
         }
         Some(Command::Placement { question: Some(question), .. }) => Invocation::Placement(question.into_placement()?),
+        Some(Command::Ctl(args)) => Invocation::Ctl(args),
+        Some(Command::Top(args)) => Invocation::Top(args),
         Some(Command::Lab { words }) => Invocation::Lab { words },
     })
 }
@@ -348,6 +359,8 @@ mod tests {
             | Invocation::BenchPlacement(_)
             | Invocation::Replay { .. }
             | Invocation::Sim(_)
+            | Invocation::Ctl(_)
+            | Invocation::Top(_)
             | Invocation::Lab { .. } => MachineConfig::default(),
         }
     }

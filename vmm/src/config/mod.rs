@@ -8,6 +8,7 @@
 
 mod api;
 pub mod cli;
+pub mod client;
 mod cpus;
 mod distance;
 mod error;

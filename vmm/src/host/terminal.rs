@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#![expect(unsafe_code, reason = "tcgetattr, tcsetattr, tcgetpgrp and isatty")]
+#![expect(unsafe_code, reason = "tcgetattr, tcsetattr, tcgetpgrp, TIOCGWINSZ and isatty")]
 //! Stdin as the guest's keyboard: raw while the guest runs, as it was on every way out.
 //!
 //! The old settings live in one static place, so that the panic hook (a panic aborts, no destructor runs) can put them
@@ -19,6 +19,20 @@ static PANIC_HOOK: Once = Once::new();
 pub fn stdin_is_terminal() -> bool {
     // SAFETY: isatty only looks at the descriptor.
     unsafe { libc::isatty(libc::STDIN_FILENO) == 1 }
+}
+
+/// Lines and columns of the terminal that stdout is; `None` if it is none, or does not know.
+#[must_use]
+pub fn size() -> Option<(usize, usize)> {
+    let mut size = MaybeUninit::<libc::winsize>::zeroed();
+    // SAFETY: the ioctl fills the struct when it succeeds, and all zeroes are a value of it.
+    let size = unsafe {
+        if libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, size.as_mut_ptr()) != 0 {
+            return None;
+        }
+        size.assume_init()
+    };
+    (size.ws_row > 0 && size.ws_col > 0).then(|| (size.ws_row.into(), size.ws_col.into()))
 }
 
 /// Whether stdin is a terminal on which another job is in the foreground. Reading from it, or changing its settings,

@@ -244,9 +244,10 @@ fn parameters(plan: &PausePlan) -> BTreeMap<String, u64> {
 mod tests {
     use topology::id::{ApicId, VcpuIndex};
 
-    use super::super::driver::{DriverParts, Report};
     use super::super::hypercall::Hypercalls;
+    use super::super::order::Report;
     use super::super::port::Port;
+    use super::super::setup::DriverParts;
     use super::*;
     use crate::host::runqueue::OwnThreads;
     use crate::pause::clock;

@@ -20,10 +20,12 @@ use super::deed::{Deed, Then};
 use super::effective::Grant;
 use super::hypercall::Hypercalls;
 use super::log::DecisionLog;
+use super::order::{Order, Report};
 use super::recent::Recent;
 use super::rules::{Attached, Rules};
 use super::runqueue::RunqueueView;
 use super::seat::Seat;
+use super::setup::DriverParts;
 use super::source::{PauseSource, decides};
 use super::trial::{Terms, YieldTrial};
 use crate::config::{MechanismChoice, PauseMode, PausePlan};
@@ -36,20 +38,6 @@ const SILENT_NS: u64 = 1_000_000;
 const MOST_LOOKS: usize = 4;
 /// The same for the exact view, which sees them all with one system call.
 const MOST_EXACT_LOOKS: usize = 64;
-
-/// What a driver is made from.
-pub struct DriverParts {
-    /// What was asked for; the driver holds to it once it has [adopted](Driver::adopt) it.
-    pub plan: PausePlan,
-    /// APIC ids by vCPU index.
-    pub apic_ids: Vec<ApicId>,
-    /// Host CPUs that the vCPU threads may use.
-    pub usable_cpus: u32,
-    /// How runqueues are looked at.
-    pub runqueues: Arc<dyn RunqueueView>,
-    /// The helper vCPUs.
-    pub hypercalls: Hypercalls,
-}
 
 /// The pause-loop handling of one VM.
 pub struct Driver {
@@ -68,31 +56,6 @@ pub struct Driver {
     attached: Mutex<Attached>,
     /// Grows with each change of what is attached.
     generation: AtomicU64,
-}
-
-/// A report of a vCPU that it spins, as its source saw it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Report {
-    /// Who is waited for, if the guest said.
-    pub owner: Option<ApicId>,
-    /// Waits finished since the last report, if the source can tell.
-    pub progress: Option<u32>,
-    /// The thread lost its CPU since the last report.
-    pub descheduled: bool,
-    /// The CPU it is on.
-    pub cpu: Option<HostCpu>,
-}
-
-/// What the reporting thread is to do, and until when it need not report again.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Order {
-    pub(super) deed: Deed,
-    pub(super) quiet_until: Nanos,
-    /// Whom to rouse once the lock is let go.
-    rouse: Option<VcpuIndex>,
-    alone: bool,
-    /// The policy decided it, and is told what came of it.
-    decided: bool,
 }
 
 impl Driver {

@@ -25,6 +25,7 @@ pub mod hypercall;
 pub mod inject;
 mod log;
 mod mechanisms;
+mod order;
 pub mod park;
 pub mod port;
 pub mod recent;

@@ -7,24 +7,39 @@ use std::sync::Arc;
 
 use kvm_ioctls::Cap;
 use topology::cpuid::CpuidEntry;
-use topology::id::VcpuIndex;
+use topology::id::{ApicId, VcpuIndex};
 
 use super::control::{ChangeError, Control, NO_PAUSE_EXITS};
-use super::driver::{Driver, DriverParts};
+use super::driver::Driver;
 use super::effective::{Effective, Grant};
 use super::exact_view::BestView;
 use super::helper::Helper;
 use super::hypercall::Hypercalls;
 use super::inject::Schedule;
+use super::runqueue::RunqueueView;
 use super::source::{self, PauseSource};
 use super::thread::{Kit, VcpuPause};
-use crate::config::{InjectionConfig, Machine, PauseMode};
+use crate::config::{InjectionConfig, Machine, PauseMode, PausePlan};
 use crate::host::facts;
 use crate::host::runqueue::OwnThreads;
 use crate::kvm::system::System;
 use crate::kvm::vm::Vm;
 use crate::memory::GuestRam;
 use crate::report::KvmKind;
+
+/// What a driver is made from.
+pub struct DriverParts {
+    /// What was asked for; the driver holds to it once it has [adopted](Driver::adopt) it.
+    pub plan: PausePlan,
+    /// APIC ids by vCPU index.
+    pub apic_ids: Vec<ApicId>,
+    /// Host CPUs that the vCPU threads may use.
+    pub usable_cpus: u32,
+    /// How runqueues are looked at.
+    pub runqueues: Arc<dyn RunqueueView>,
+    /// The helper vCPUs.
+    pub hypercalls: Hypercalls,
+}
 
 /// The pause handling of a machine cannot be set up.
 #[derive(Debug, thiserror::Error)]
