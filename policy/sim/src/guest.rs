@@ -145,11 +145,24 @@ pub enum Action {
     Policy(PauseConfig),
 }
 
+/// Which `kvm_vcpu_on_spin` the kernel has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Handler {
+    /// 3.8: tries whoever is not halted and not in guest mode, running or not, and takes a reference to everybody's task
+    /// on the way, two atomic operations on a line that its CPU has (`kvm_vcpu_yield_to`, `get_pid_task`).
+    Linux38,
+    /// 6.12: tries only who is ready.
+    #[default]
+    Linux612,
+}
+
 /// What stands between a spinning vCPU and the host: one arm of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Arm {
     /// Hardware pause-loop exits, handled by the kernel's `kvm_vcpu_on_spin`.
     pub kernel: bool,
+    /// Which handler that is.
+    pub handler: Handler,
     /// The kernel's bail-out for lone tasks (seed yield-to-bail-out). Off: as before 3.9.
     pub bail_out: bool,
     /// What the monitor sees.
@@ -209,6 +222,11 @@ pub struct Vm {
     /// Nodes of the guest: vCPUs are split evenly, and memory of node `n` is on host node `memory[n]`. Empty: memory is
     /// where each task starts.
     pub memory: Vec<usize>,
+    /// Memory that its threads use, in bytes, laid out where they touch it first and moved by the kernel's NUMA balancing.
+    /// Zero: `memory` alone says where it is, and it stays there.
+    pub resident_bytes: u64,
+    /// Whether each thread has a part of that memory for itself, instead of all using all of it.
+    pub private: bool,
     /// Processes of the host: halting is no exit and interrupts are none of a guest.
     pub native: bool,
     /// What is done about spinning.

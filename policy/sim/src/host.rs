@@ -77,6 +77,18 @@ pub enum AsymRule {
     LeastPreferred,
 }
 
+/// The kernel's NUMA balancing: how a task looks for a CPU nearer to its memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NumaBalancing {
+    /// Not at all; memory stays where it is.
+    #[default]
+    Off,
+    /// As in 4.17: whether to move is weighed anew for each CPU.
+    PerCpu,
+    /// Seed numa-move-once-per-node (4.19): once for each node.
+    PerNode,
+}
+
 /// What the kernel and the machine of the host cost and how they behave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostParams {
@@ -90,6 +102,10 @@ pub struct HostParams {
     /// Whether a woken task with an earlier deadline takes the CPU at once. Off: 6.6 to 6.18 let a slice run to its end
     /// (`RUN_TO_PARITY`).
     pub wake_preempts: bool,
+    /// The task that `yield_to` names runs next if it is eligible, and the CPU it waits for is asked to. Off: 6.6 to 6.18
+    /// look at the name only with `NEXT_BUDDY`, which is off (kernel/sched/features.h), and let a slice run to its end. On:
+    /// up to 6.5, and from 6.19.
+    pub next_buddy: bool,
     /// A switch between tasks. Default 1.5 µs: half of the switch pair of research digest D7.
     pub switch_ns: u64,
     /// How long an idle CPU needs to start on a task: interrupt and leaving the idle state. Default 2 µs, C1 of a server.
@@ -99,9 +115,12 @@ pub struct HostParams {
     pub refill_ns: ByDistance,
     /// Moving one cache line between CPUs. Defaults: usual figures of a server with shared L2 clusters.
     pub line_ns: ByDistance,
-    /// How much slower a thread runs while another of its core is busy, in 1024ths. Default 1600: two threads of a core
-    /// bring 1.28 times what one does.
-    pub smt_slowdown: u64,
+    /// How much slower a thread runs while two, three, four or more of its core's threads are busy, in 1024ths. Default
+    /// 1600, 2200, 2800: two threads of a core bring 1.28 times what one does, and more of them not much beyond.
+    pub smt_slowdown: [u64; 3],
+    /// A core works as if every thread up to its highest busy one were: POWER7 leaves SMT4 for SMT2 and for one thread only
+    /// when the higher ones are idle (`CPU_FTR_ASYM_SMT`). Off: what counts is how many are busy.
+    pub smt_by_number: bool,
     /// A task that ran so recently is not pulled (`sysctl_sched_migration_cost`, 0.5 ms).
     pub hot_ns: u64,
     /// When a newly idle CPU looks for work.
@@ -120,6 +139,15 @@ pub struct HostParams {
     pub scan_cpu_ns: u64,
     /// The rule for unequal CPUs.
     pub asym: AsymRule,
+    /// Whether that rule speaks only between the threads of a core (POWER7's `powerpc_smt_flags`), not between all CPUs of
+    /// a node (ITMT).
+    pub asym_in_core: bool,
+    /// NUMA balancing.
+    pub numa: NumaBalancing,
+    /// Time between two scans of a thread. Default 1 s (`numa_balancing_scan_period_min_ms`).
+    pub numa_scan_ns: u64,
+    /// Memory marked by a scan. Default 256 MiB (`numa_balancing_scan_size_mb`).
+    pub numa_scan_bytes: u64,
     /// A PAUSE exit until the kernel has handled it. Default 1.2 µs: research digest D7.
     pub ple_exit_ns: u64,
     /// Holding two runqueue locks for one `yield_to`. Default 200 ns.
@@ -147,11 +175,13 @@ impl Default for HostParams {
             slice_ns: 2_800_000,
             yields: YieldKind::default(),
             wake_preempts: false,
+            next_buddy: false,
             switch_ns: 1_500,
             idle_exit_ns: 2_000,
             refill_ns: [0, 1_000, 5_000, 10_000, 30_000, 100_000],
             line_ns: [1, 10, 25, 60, 80, 140],
-            smt_slowdown: 1600,
+            smt_slowdown: [1600, 2200, 2800],
+            smt_by_number: false,
             hot_ns: 500_000,
             newidle: NewIdle::default(),
             balance_cpu_ns: 50,
@@ -161,6 +191,10 @@ impl Default for HostParams {
             scan_budget: ScanBudget::default(),
             scan_cpu_ns: 20,
             asym: AsymRule::default(),
+            asym_in_core: false,
+            numa: NumaBalancing::default(),
+            numa_scan_ns: 1_000_000_000,
+            numa_scan_bytes: 256 << 20,
             ple_exit_ns: 1_200,
             yield_to_ns: 200,
             forced_exit_ns: 3_000,

@@ -8,6 +8,7 @@
 //! Invariant: no I/O, no clock, no globals, no `unsafe`, no threads; time is integer nanoseconds; the same scenario and
 //! seed give the same run, bit for bit, on every machine.
 
+pub mod adversary;
 pub mod driver;
 pub mod engine;
 pub mod fair;

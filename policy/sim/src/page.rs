@@ -5,6 +5,9 @@
 
 use std::fmt::Write as _;
 
+/// Width of pictures in pixels.
+pub(crate) const WIDTH: f64 = 640.0;
+
 /// Text as it may stand in SVG and HTML.
 pub(crate) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
@@ -17,6 +20,17 @@ pub(crate) fn open(width: f64, height: f64, title: &str) -> String {
          font-size=\"13\">\n<text x=\"10\" y=\"18\">{}</text>\n",
         escaped(title)
     )
+}
+
+/// Pictures one below the other, each with its height, as one.
+pub(crate) fn stacked(pictures: &[(f64, String)]) -> String {
+    let mut text = String::new();
+    let mut top = 0.0;
+    for (height, picture) in pictures {
+        text.push_str(&picture.replacen("<svg ", &format!("<svg y=\"{top}\" "), 1));
+        top += height;
+    }
+    format!("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{top}\">\n{text}</svg>\n")
 }
 
 /// A page with a picture and the table that it shows, in one file without scripts or anything from elsewhere.

@@ -7,14 +7,18 @@ use policy::pause::PauseConfig;
 use proptest::prelude::*;
 use sim::engine::{Outcome, SimError, Trace, TraceEvent, World};
 use sim::fair::YieldKind;
-use sim::guest::{Action, Arm, LockKind, Op, Placing, Ple, Source, Span, Spread, Vm};
-use sim::host::{HostModel, HostParams, NewIdle, WakeScan};
+use sim::guest::{Action, Arm, Handler, LockKind, Op, Placing, Ple, Source, Span, Spread, Vm};
+use sim::host::{HostModel, HostParams, NewIdle, NumaBalancing, WakeScan};
 use topology::host::HostShape;
 
 const MS: u64 = 1_000_000;
 
 fn host(cores: u32, threads: u32) -> HostModel {
-    let shape = HostShape { nodes: 1, llcs: 1, clusters: 1, cores, threads, node_memory_bytes: 1 << 30 };
+    nodes(1, cores, threads)
+}
+
+fn nodes(nodes: u32, cores: u32, threads: u32) -> HostModel {
+    let shape = HostShape { nodes, llcs: 1, clusters: 1, cores, threads, node_memory_bytes: 1 << 30 };
     HostModel::new(shape.build().unwrap())
 }
 
@@ -34,7 +38,14 @@ fn arm(kind: u8) -> Arm {
         6 => (true, Source::Port { after_ns: 5_000 }, policy),
         _ => (false, Source::Sampler { window_ns: 100_000 }, policy),
     };
-    Arm { kernel, bail_out: true, source, action, locality: true }
+    Arm {
+        kernel,
+        handler: if kind % 16 < 8 { Handler::Linux612 } else { Handler::Linux38 },
+        bail_out: true,
+        source,
+        action,
+        locality: true,
+    }
 }
 
 fn vm(vcpus: usize, locks: Vec<LockKind>, program: Vec<Op>, arm: Arm) -> Vm {
@@ -46,6 +57,8 @@ fn vm(vcpus: usize, locks: Vec<LockKind>, program: Vec<Op>, arm: Arm) -> Vm {
         cpus: Vec::new(),
         placing: Placing::Free,
         memory: Vec::new(),
+        resident_bytes: 1 << 30,
+        private: false,
         native: false,
         arm,
         ple: Ple::default(),
@@ -89,6 +102,7 @@ fn run(host: HostModel, params: HostParams, vms: Vec<Vm>, seed: u64, ns: u64) ->
 
 #[derive(Debug, Clone)]
 struct Case {
+    nodes: u32,
     cores: u32,
     threads: u32,
     vcpus: usize,
@@ -102,23 +116,26 @@ struct Case {
 }
 
 fn params() -> impl Strategy<Value = HostParams> {
-    (0usize..3, 0usize..4, any::<bool>(), any::<bool>()).prop_map(|(yields, newidle, wake_preempts, clustered)| {
-        HostParams {
+    (0usize..3, 0usize..4, 0usize..3, any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
+        |(yields, newidle, numa, wake_preempts, clustered, next_buddy)| HostParams {
+            numa: [NumaBalancing::Off, NumaBalancing::PerCpu, NumaBalancing::PerNode][numa],
+            numa_scan_ns: 2 * MS,
             yields: [YieldKind::Skip, YieldKind::DeadlineOnly, YieldKind::ForfeitLag][yields],
             newidle: [NewIdle::Off, NewIdle::Always, NewIdle::Gated, NewIdle::Rated][newidle],
             wake_preempts,
+            next_buddy,
             wake_scan: if clustered { WakeScan::Cluster } else { WakeScan::Llc },
             ..HostParams::default()
-        }
-    })
+        },
+    )
 }
 
 fn case() -> impl Strategy<Value = Case> {
-    let shape = (1u32..5, 1u32..3, 1usize..10);
+    let shape = (1u32..3, 1u32..5, 1u32..3, 1usize..10);
     let guest = (any::<u8>(), any::<[u8; 2]>(), any::<u8>(), any::<bool>(), any::<bool>());
-    (shape, guest, params(), any::<u64>()).prop_map(|((cores, threads, vcpus), guest, params, seed)| {
+    (shape, guest, params(), any::<u64>()).prop_map(|((nodes, cores, threads, vcpus), guest, params, seed)| {
         let (arm, locks, choice, halts, pinned) = guest;
-        Case { cores, threads, vcpus, arm, locks, choice, halts, pinned, params, seed }
+        Case { nodes, cores, threads, vcpus, arm, locks, choice, halts, pinned, params, seed }
     })
 }
 
@@ -128,7 +145,7 @@ fn play(case: &Case) -> World {
     let mut machine = vm(case.vcpus, locks, program(case.choice, case.halts), arm(case.arm));
     machine.placing = if case.pinned { Placing::Pinned } else { Placing::Free };
     let other = Vm { name: "other".into(), ..vm(2, vec![LockKind::Ticket; 2], program(1, false), arm(0)) };
-    run(host(case.cores, case.threads), case.params, vec![machine, other], case.seed, 40 * MS)
+    run(nodes(case.nodes, case.cores, case.threads), case.params, vec![machine, other], case.seed, 40 * MS)
 }
 
 proptest! {
@@ -229,4 +246,41 @@ fn with_a_cpu_for_each_the_policy_stays_out_of_the_way() {
     let none = ring(2, 2, arm(0)).vms[0].counts.hand_overs;
     let act = ring(2, 2, arm(4)).vms[0].counts.hand_overs;
     assert!(act * 100 >= none * 95, "{act} {none}");
+}
+
+/// Laps of one process under each kind of NUMA balancing: its memory is on node 0, and so are the CPUs it does not start on.
+fn laps_with_memory_elsewhere(numa: NumaBalancing, private: bool) -> Outcome {
+    let ops = vec![Op::Work { span: Span::fixed(5 * MS), kernel: false, memory: 1024 }];
+    let one = Vm { placing: Placing::Free, native: true, private, ..vm(4, vec![], ops.clone(), arm(0)) };
+    let other = Vm { name: "other".into(), ..one.clone() };
+    let params = HostParams { numa, ..HostParams::default() };
+    run(nodes(2, 4, 1), params, vec![one, other], 1, 40_000 * MS).outcome()
+}
+
+#[test]
+fn numa_balancing_brings_threads_and_the_memory_they_share_together() {
+    let total = |outcome: &Outcome| outcome.vms.iter().map(|vm| vm.total()).sum::<u64>();
+    let off = laps_with_memory_elsewhere(NumaBalancing::Off, false);
+    for numa in [NumaBalancing::PerCpu, NumaBalancing::PerNode] {
+        let on = laps_with_memory_elsewhere(numa, false);
+        assert!(on.vms.iter().map(|vm| vm.migrations).sum::<u64>() > 0, "{numa:?}");
+        // Two processes that begin on both nodes end on one each: half of what each touched was far.
+        assert!(total(&on) * 100 > total(&off) * 103, "{numa:?}: {} {}", total(&on), total(&off));
+    }
+}
+
+#[test]
+fn a_smaller_part_of_a_core_is_left_to_each_thread_the_more_are_busy() {
+    let ops = vec![Op::Work { span: Span::fixed(MS), kernel: false, memory: 0 }];
+    let laps = |vcpus: usize, smt_by_number: bool| {
+        let pinned = Vm { placing: Placing::Pinned, ..vm(vcpus, vec![], ops.clone(), arm(0)) };
+        let params = HostParams { smt_slowdown: [1464, 2012, 2560], smt_by_number, ..HostParams::default() };
+        run(host(1, 4), params, vec![pinned], 1, 1_000 * MS).outcome().vms[0].total()
+    };
+    // POWER7: one, two and four threads of a core bring 1, 1.4 and 1.6 times what one does.
+    assert_eq!([1, 2, 4].map(|vcpus| laps(vcpus, false) / 10), [99, 139, 159]);
+    let last = Vm { cpus: vec![3], ..vm(1, vec![], ops.clone(), arm(0)) };
+    let params = HostParams { smt_slowdown: [1464, 2012, 2560], smt_by_number: true, ..HostParams::default() };
+    let alone = run(host(1, 4), params, vec![last], 1, 1_000 * MS).outcome().vms[0].total();
+    assert_eq!((laps(1, true) / 10, alone / 10), (99, 39));
 }

@@ -14,7 +14,7 @@ use super::{ConfigError, FileError, FileFormat, MachineConfig, SimArgs, file, sh
 use crate::bench::{BenchPlan, PlacementBenchPlan};
 
 /// What the user wants done.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Invocation {
     /// Run a machine, unless `check` or `print_config` ask for less.
     Run {

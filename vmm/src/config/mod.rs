@@ -52,7 +52,7 @@ pub use pause::{
 pub use placement::PlacementConfig;
 pub use rules_off::RulesOff;
 pub use serial::SerialConfig;
-pub use sim::{SimArgs, SimTask, SweepArgs};
+pub use sim::{AttackArgs, SimArgs, SimTask, SweepArgs};
 pub use size::ByteSize;
 pub use value_error::ValueError;
 

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use sim::sweep::Axis;
 
 /// What `vmm sim` is asked.
-#[derive(Args, Clone, Debug, PartialEq, Eq)]
+#[derive(Args, Clone, Debug, PartialEq)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct SimArgs {
     /// What else than running one scenario
@@ -25,6 +25,9 @@ pub struct SimArgs {
     /// Run only this arm, by its name
     #[arg(long, value_name = "ARM")]
     pub policy: Option<String>,
+    /// Run only this case, by its name, if the file has several
+    #[arg(long, value_name = "CASE")]
+    pub case: Option<String>,
     /// Change a key of the file, as in vm.0.vcpus=16
     #[arg(long, value_name = "KEY=VALUE", value_parser = setting)]
     pub set: Vec<(String, String)>,
@@ -43,10 +46,12 @@ pub struct SimArgs {
 }
 
 /// What `vmm sim` does besides running a scenario.
-#[derive(Subcommand, Clone, Debug, PartialEq, Eq)]
+#[derive(Subcommand, Clone, Debug, PartialEq)]
 pub enum SimTask {
     /// Vary settings of one arm, on all CPUs, and rank them by throughput and fairness
     Sweep(SweepArgs),
+    /// Look for scenarios where acting is worse than not acting, and make the worst of them small
+    Attack(AttackArgs),
 }
 
 /// What `vmm sim sweep` is asked.
@@ -77,6 +82,29 @@ pub struct SweepArgs {
     /// Write a chart of throughput against fairness, as SVG; as a page with the table if FILE ends in .html
     #[arg(long, value_name = "FILE")]
     pub chart: Option<PathBuf>,
+}
+
+/// What `vmm sim attack` is asked.
+#[derive(Args, Clone, Debug, PartialEq)]
+pub struct AttackArgs {
+    /// Random scenarios to try
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub candidates: u32,
+    /// Seed of the first candidate; the others follow it
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Runs of each arm of what is looked at closely
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub runs: u16,
+    /// Loss in per cent from which on a scenario counts
+    #[arg(long, default_value_t = 5.0, value_name = "PERCENT")]
+    pub least: f64,
+    /// How many of the worst are made small and shown
+    #[arg(long, default_value_t = 5)]
+    pub worst: u16,
+    /// Keep them as files in this directory
+    #[arg(long, value_name = "DIRECTORY")]
+    pub keep: Option<PathBuf>,
 }
 
 fn setting(text: &str) -> Result<(String, String), String> {

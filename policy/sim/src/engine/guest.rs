@@ -19,7 +19,11 @@ impl World {
             return self.preempt(cpu);
         }
         self.conclude(task);
-        self.tasks[task].named = false;
+        let one = &mut self.tasks[task];
+        one.named = false;
+        if one.in_spin_loop {
+            (one.in_spin_loop, one.eligible) = (false, false);
+        }
         let one = &self.tasks[task];
         if !one.irqs_off && !one.interrupts.is_empty() {
             return self.begin(cpu, Segment::Handler, self.params.ipi_handle_ns);
@@ -53,15 +57,22 @@ impl World {
             _ => 0,
         };
         if memory > 0 {
-            // Latency grows as the SLIT distance does; 10 is local.
-            let far = u64::from(self.host.topology.distance(self.host.nodes.of[cpu], one.home)).max(10);
-            slowdown += memory * (far - 10) / 10;
+            slowdown += memory * self.remoteness(task, self.host.nodes.of[cpu]) / 1024;
         }
+        match self.busy_threads(cpu) {
+            0 | 1 => slowdown,
+            busy => slowdown * self.params.smt_slowdown[(busy - 2).min(2)] / 1024,
+        }
+    }
+
+    /// Threads of the core of `cpu`, which is busy, that count as busy.
+    fn busy_threads(&self, cpu: usize) -> usize {
         let core = self.host.cores.group(cpu);
-        if core.len() > 1 && core.iter().any(|&other| other != cpu && self.cpus[other].current.is_some()) {
-            slowdown = slowdown * self.params.smt_slowdown / 1024;
+        let busy = |&other: &usize| other == cpu || self.cpus[other].current.is_some();
+        if self.params.smt_by_number {
+            return core.iter().rposition(busy).map_or(1, |highest| highest + 1);
         }
-        slowdown
+        core.iter().copied().filter(busy).count()
     }
 
     /// A piece of work is done.

@@ -8,13 +8,10 @@ use policy::pause::{Act, Decision, How, OutcomeEvent, PauseEvent, VcpuState, Vcp
 use policy::time::Nanos;
 use topology::id::VcpuIndex;
 
-use super::state::{Pending, Segment, State, Then, Wait};
+use super::state::{Pending, Segment, State, Then};
 use super::trace::TraceEvent;
 use super::world::World;
 use crate::guest::{Action, Source};
-
-/// Failed looks after which the kernel's handler gives up (`try`, virt/kvm/kvm_main.c).
-const KERNEL_TRIES: u32 = 3;
 
 fn index(at: usize) -> VcpuIndex {
     VcpuIndex(u32::try_from(at).unwrap_or(u32::MAX))
@@ -46,91 +43,7 @@ impl World {
         self.begin(cpu, Segment::Exit(Then::Decide), cost);
     }
 
-    /// The kernel's handler of a pause-loop exit (`kvm_vcpu_on_spin`, 6.12 and later).
-    pub(crate) fn on_spin(&mut self, cpu: usize, task: usize) {
-        let vm = self.tasks[task].vm;
-        let (first, count) = (self.vms[vm].first, self.vms[vm].vm.vcpus);
-        let bail_out = self.vms[vm].vm.arm.bail_out;
-        let start = self.vms[vm].last_boosted + 1;
-        let (mut cost, mut tries) = (0, KERNEL_TRIES);
-        self.tasks[task].in_spin_loop = true;
-        for step in 0..count {
-            let other = first + (start + step) % count;
-            if other == task || !self.is_candidate(other) {
-                continue;
-            }
-            if bail_out && self.both_alone(cpu, other) {
-                tries -= 1;
-                if tries == 0 {
-                    break;
-                }
-                continue;
-            }
-            cost += self.lock_both(cpu, self.tasks[other].cpu, cost);
-            self.vms[vm].counts.kernel_attempted += 1;
-            if self.tasks[other].state == State::Queued {
-                self.vms[vm].last_boosted = other - first;
-                self.vms[vm].counts.kernel_boosted += 1;
-                self.tasks[task].in_spin_loop = false;
-                self.tasks[task].eligible = false;
-                return self.yield_to(cpu, other, cost);
-            }
-        }
-        self.tasks[task].in_spin_loop = false;
-        self.tasks[task].eligible = false;
-        self.after_kernel(cpu, task, cost);
-    }
-
-    /// Whether the kernel's handler considers `other`: ready, not halted with nothing pending, in kernel mode, eligible.
-    fn is_candidate(&mut self, other: usize) -> bool {
-        let one = &mut self.tasks[other];
-        // `ready`: off CPU and runnable. What runs may still look ready for a moment, which is how the handler came to
-        // try tasks that needed no help before the bail-out; that moment is the switch to it.
-        let switching = one.state == State::Running && self.cpus[one.cpu].segment == Segment::Switch;
-        if one.state != State::Queued && !switching {
-            return false;
-        }
-        if one.preempted && !one.kernel && one.interrupts.is_empty() {
-            return false;
-        }
-        if !one.in_spin_loop && one.wait == Wait::Nothing {
-            return true;
-        }
-        let eligible = !one.in_spin_loop || one.eligible;
-        if one.in_spin_loop {
-            one.eligible = !one.eligible;
-        }
-        eligible
-    }
-
-    fn length(&self, cpu: usize) -> usize {
-        self.cpus[cpu].queue.waiting.len() + usize::from(self.cpus[cpu].current.is_some())
-    }
-
-    fn both_alone(&self, cpu: usize, other: usize) -> bool {
-        self.length(cpu) == 1 && self.length(self.tasks[other].cpu) == 1
-    }
-
-    /// Takes both runqueue locks after `spent` ns, and says how long that took with the waiting.
-    fn lock_both(&mut self, a: usize, b: usize, spent: u64) -> u64 {
-        let from = self.now + spent;
-        let free = from.max(self.cpus[a].lock_free).max(self.cpus[b].lock_free) + self.params.yield_to_ns;
-        self.cpus[a].lock_free = free;
-        self.cpus[b].lock_free = free;
-        free - from
-    }
-
-    /// Favours `other`, which waits, and yields.
-    fn yield_to(&mut self, cpu: usize, other: usize, cost: u64) {
-        let there = self.tasks[other].cpu;
-        self.cpus[there].queue.buddy = u32::try_from(other).ok();
-        if there != cpu {
-            self.resched(there);
-        }
-        self.yield_now(cpu, cost);
-    }
-
-    fn after_kernel(&mut self, cpu: usize, task: usize, cost: u64) {
+    pub(crate) fn after_kernel(&mut self, cpu: usize, task: usize, cost: u64) {
         let one = &mut self.tasks[task];
         one.exits_in_row += 1;
         let forced = match self.vms[one.vm].vm.arm.source {
@@ -265,7 +178,7 @@ impl World {
     }
 
     /// The current task of `cpu` lets others go first.
-    fn yield_now(&mut self, cpu: usize, cost: u64) {
+    pub(crate) fn yield_now(&mut self, cpu: usize, cost: u64) {
         let Some(task) = self.cpus[cpu].current else { return };
         let (kind, slice) = (self.params.yields, self.params.slice_ns);
         if !self.cpus[cpu].queue.waiting.is_empty() {

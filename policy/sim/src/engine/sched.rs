@@ -354,6 +354,9 @@ impl World {
             let one = &self.tasks[*task as usize];
             self.now - one.last_ran >= self.params.hot_ns && self.may_run(*task as usize, cpu)
         };
+        if let Some(first) = self.first_by_number(cpu, &cool) {
+            return Some(first);
+        }
         let levels = [self.host.llcs.group(cpu), self.host.nodes.group(cpu)];
         let longest = |group: &mut dyn Iterator<Item = usize>| {
             let busy = group.filter(|&other| other != cpu && !self.cpus[other].queue.waiting.is_empty());
@@ -364,28 +367,5 @@ impl World {
             .into_iter()
             .find_map(|group| longest(&mut group.iter().copied()))
             .or_else(|| longest(&mut (0..self.cpus.len())))
-    }
-
-    /// An idle CPU that ranks higher takes a running task (active balance), by the rule in force.
-    fn pull_preferred(&mut self, cpu: usize) {
-        let rank = self.host.ranks[cpu];
-        let lower = |&other: &usize| {
-            let one = &self.cpus[other];
-            self.host.ranks[other] < rank
-                && one.segment.in_guest()
-                && one.current.is_some_and(|task| self.may_run(task as usize, cpu))
-        };
-        let mut candidates = self.host.nodes.group(cpu).iter().copied().filter(lower);
-        let from = match self.params.asym {
-            AsymRule::Off => None,
-            AsymRule::First => candidates.next(),
-            AsymRule::LeastPreferred => candidates.min_by_key(|&other| (self.host.ranks[other], other)),
-        };
-        let Some(from) = from else { return };
-        self.leave_guest(from);
-        let Some(task) = self.cpus[from].current else { return };
-        self.put_back(from, "pulled");
-        self.migrate(task, from, cpu);
-        self.schedule(from, 0);
     }
 }

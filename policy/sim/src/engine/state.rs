@@ -161,6 +161,8 @@ pub(crate) struct Task {
     pub(crate) vm: usize,
     pub(crate) index: usize,
     pub(crate) rng: Rng,
+    /// What its hinting faults fall on: a stream of its own, so that scans change no program.
+    pub(crate) numa_rng: Rng,
     pub(crate) state: State,
     pub(crate) state_since: u64,
     pub(crate) ledger: TaskLedger,

@@ -10,6 +10,7 @@ use policy::time::Nanos;
 use thiserror::Error;
 
 use super::histogram::Histogram;
+use super::numa::Numa;
 use super::state::{Account, Counts, Cpu, Lock, Machine, PolicyState, Segment, State, Task, TaskLedger, Wait};
 use super::trace::Trace;
 use crate::driver::Driver;
@@ -82,6 +83,8 @@ pub struct World {
     /// Tasks that wait for a CPU.
     pub(crate) waiting_total: usize,
     pub(crate) idle_in_llc: Vec<u32>,
+    /// The kernel's NUMA balancing, if it has any.
+    pub(crate) numa: Option<Box<Numa>>,
     /// Some VM has a pause policy.
     pub(crate) views: bool,
 }
@@ -98,7 +101,7 @@ impl World {
         let mut world = Self {
             now: 0,
             events: 0,
-            timers: Timers::new(cpus + tasks + vms.len()),
+            timers: Timers::new(cpus + tasks + 2 * vms.len()),
             cpus: vec![new_cpu(); cpus],
             tasks: Vec::with_capacity(tasks),
             entities: vec![Entity::default(); tasks],
@@ -107,6 +110,7 @@ impl World {
             trace,
             waiting_total: 0,
             idle_in_llc: llcs.iter().map(|llc| u32::try_from(llc.len()).unwrap_or(u32::MAX)).collect(),
+            numa: None,
             views: vms.iter().any(|vm| matches!(vm.arm.action, Action::Policy(_))),
             host,
             params,
@@ -118,6 +122,7 @@ impl World {
             world.place_by_policy(vm)?;
         }
         world.start();
+        world.start_numa();
         Ok(world)
     }
 
@@ -166,37 +171,6 @@ impl World {
         });
     }
 
-    /// Gives every task a first CPU: its own, or the allowed one with the fewest; nodes of memory go together.
-    fn start(&mut self) {
-        let mut load = vec![0_usize; self.cpus.len()];
-        for task in 0..self.tasks.len() {
-            let (vm, at) = (self.tasks[task].vm, self.tasks[task].index);
-            let machine = &self.vms[vm];
-            let place = machine.places.get(at).copied().or(self.tasks[task].pin);
-            let fewest = || (0..load.len()).filter(|&cpu| machine.allowed[cpu]).min_by_key(|&cpu| (load[cpu], cpu));
-            let cpu = place.or_else(fewest).unwrap_or(0);
-            let memory = &machine.vm.memory;
-            let home = memory.get(at * memory.len() / machine.vm.vcpus.max(1)).copied();
-            load[cpu] += 1;
-            let one = &mut self.tasks[task];
-            (one.cpu, one.ran_on, one.home) = (cpu, cpu, home.unwrap_or(self.host.nodes.of[cpu]));
-            let id = self.task_id(task);
-            // Tasks are somewhere in their slices when the run begins.
-            let slice = self.params.slice_ns;
-            let lag = self.tasks[task].rng.below(slice);
-            self.entities[task].vruntime = lag.cast_signed();
-            self.entities[task].deadline = (lag + slice).cast_signed();
-            self.cpus[cpu].queue.waiting.push(id);
-            self.waiting_total += 1;
-            self.touch(task);
-        }
-        for cpu in 0..self.cpus.len() {
-            if !self.cpus[cpu].queue.waiting.is_empty() {
-                self.schedule(cpu, 0);
-            }
-        }
-    }
-
     /// Lets time pass until `end`.
     ///
     /// # Errors
@@ -204,6 +178,7 @@ impl World {
     pub fn run_until(&mut self, end: u64) -> Result<(), SimError> {
         let tasks_at = self.cpus.len();
         let vms_at = tasks_at + self.tasks.len();
+        let numa_at = vms_at + self.vms.len();
         loop {
             let (time, slot) = self.timers.first();
             if time == NEVER {
@@ -220,8 +195,10 @@ impl World {
                 self.cpu_event(slot);
             } else if slot < vms_at {
                 self.task_event(slot - tasks_at);
-            } else {
+            } else if slot < numa_at {
                 self.balance(slot - vms_at);
+            } else {
+                self.numa_scan(slot - numa_at);
             }
         }
     }
@@ -346,6 +323,7 @@ fn new_task(vm: usize, index: usize, rng: Rng) -> Task {
     Task {
         vm,
         index,
+        numa_rng: rng.clone(),
         rng,
         state: State::Queued,
         state_since: 0,

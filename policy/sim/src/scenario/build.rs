@@ -7,14 +7,14 @@ use policy::pause::PauseConfig;
 use topology::host::HostShape;
 
 use super::file::{
-    ActionWord, ArmEntry, AsymWord, BudgetWord, Costs, File, Group, Host, LocalityWord, LockWord, NewIdleWord,
-    PlacingWord, ScanWord, SourceWord, StepEntry, WaitWord, YieldWord,
+    ActionWord, ArmEntry, AsymWord, BudgetWord, Costs, File, Group, HandlerWord, Host, LocalityWord, LockWord,
+    NewIdleWord, NumaWord, PlacingWord, PleEntry, ScanWord, SourceWord, StepEntry, WaitWord, YieldWord,
 };
 use super::value::Duration;
 use super::{Scenario, ScenarioArm};
 use crate::fair::YieldKind;
-use crate::guest::{Action, Arm, LockKind, Op, Placing, Ple, Source, Vm};
-use crate::host::{AsymRule, HostParams, NewIdle, ScanBudget, WakeScan};
+use crate::guest::{Action, Arm, Handler, LockKind, Op, Placing, Ple, Source, Vm};
+use crate::host::{AsymRule, HostParams, NewIdle, NumaBalancing, ScanBudget, WakeScan};
 
 /// Where in the text, and what is wrong.
 type Wrong = (usize, String);
@@ -88,8 +88,11 @@ fn over(base: HostParams, costs: &Costs) -> HostParams {
         ipi_handle_ns: ns(costs.ipi_handle, base.ipi_handle_ns),
         line_ns: table(costs.line, base.line_ns),
         refill_ns: table(costs.refill, base.refill_ns),
-        smt_slowdown: costs.smt_slowdown.map_or(base.smt_slowdown, |value| value.0),
+        smt_slowdown: costs.smt_slowdown.map_or(base.smt_slowdown, |list| list.map(|value| value.0)),
+        smt_by_number: costs.smt_by_number.unwrap_or(base.smt_by_number),
+        asym_in_core: costs.asym_in_core.unwrap_or(base.asym_in_core),
         wake_preempts: costs.wake_preempts.unwrap_or(base.wake_preempts),
+        next_buddy: costs.next_buddy.unwrap_or(base.next_buddy),
         yields: costs.yields.map_or(base.yields, |word| match word {
             YieldWord::Skip => YieldKind::Skip,
             YieldWord::DeadlineOnly => YieldKind::DeadlineOnly,
@@ -115,14 +118,21 @@ fn over(base: HostParams, costs: &Costs) -> HostParams {
             AsymWord::First => AsymRule::First,
             AsymWord::LeastPreferred => AsymRule::LeastPreferred,
         }),
+        numa: costs.numa.map_or(base.numa, |word| match word {
+            NumaWord::Off => NumaBalancing::Off,
+            NumaWord::PerCpu => NumaBalancing::PerCpu,
+            NumaWord::PerNode => NumaBalancing::PerNode,
+        }),
+        numa_scan_ns: ns(costs.numa_scan, base.numa_scan_ns).max(1_000_000),
+        numa_scan_bytes: base.numa_scan_bytes,
     }
 }
 
-fn placing(word: PlacingWord) -> Placing {
+fn placing(word: PlacingWord, config: policy::placement::Config) -> Placing {
     match word {
         PlacingWord::Free => Placing::Free,
         PlacingWord::Pinned => Placing::Pinned,
-        PlacingWord::Policy => Placing::Policy(policy::placement::Config::default()),
+        PlacingWord::Policy => Placing::Policy(config),
     }
 }
 
@@ -154,13 +164,32 @@ fn machines(group: &Group, at: usize) -> Result<Vec<Vm>, Wrong> {
         programs: programs.clone(),
         locks: group.locks.values().map(kind).collect(),
         cpus: group.cpus.iter().flat_map(|list| list.0.iter()).map(|cpu| cpu.index()).collect(),
-        placing: group.placing.map(placing).unwrap_or_default(),
+        placing: group.placing.map(|word| placing(word, policy::placement::Config::default())).unwrap_or_default(),
         memory: group.memory.iter().map(|node| size(node.0)).collect(),
+        resident_bytes: group.resident.map_or(0, |mib| mib.0) << 20,
+        private: group.private,
         native: group.native,
-        arm: Arm { kernel: false, bail_out: true, source: Source::None, action: Action::Nothing, locality: true },
-        ple: Ple::default(),
+        arm: Arm {
+            kernel: false,
+            handler: Handler::default(),
+            bail_out: true,
+            source: Source::None,
+            action: Action::Nothing,
+            locality: true,
+        },
+        ple: ple(group.ple),
     };
     Ok((0..count).map(one).collect())
+}
+
+fn ple(entry: PleEntry) -> Ple {
+    let base = Ple::default();
+    Ple {
+        window_ns: entry.window.map_or(base.window_ns, |window| window.0.max(1)),
+        grow: entry.grow.map_or(base.grow, |grow| grow.0),
+        max_ns: entry.max.map_or(base.max_ns, |max| max.0.max(1)),
+        user_mode: entry.user_mode,
+    }
 }
 
 /// The engine's steps for one of the file's.
@@ -222,18 +251,29 @@ fn arm(entry: &ArmEntry, params: HostParams, at: usize) -> Result<ScenarioArm, W
     if source == Source::None && action != Action::Nothing {
         return Err((at, format!("arm `{}` acts but sees nothing: give it a `source`", entry.name)));
     }
+    let handler = match entry.handler {
+        Some(HandlerWord::Linux38) => Handler::Linux38,
+        Some(HandlerWord::Linux612) | None => Handler::Linux612,
+    };
     let locality = entry.locality != Some(LocalityWord::Unknown);
     Ok(ScenarioArm {
         name: entry.name.clone(),
-        arm: Arm { kernel: entry.kernel, bail_out: entry.bail_out.unwrap_or(true), source, action, locality },
-        placing: entry.placing.map(placing),
+        arm: Arm { kernel: entry.kernel, handler, bail_out: entry.bail_out.unwrap_or(true), source, action, locality },
+        placing: entry.placing.map(|word| placing(word, entry.placement.unwrap_or_default())),
         params: entry.costs.as_ref().map_or(params, |costs| over(params, costs)),
     })
 }
 
 /// The arms of a file that names none: PAUSE exits off, the kernel alone, the kernel and the policy.
 fn default_arms(params: HostParams) -> Vec<ScenarioArm> {
-    let off = Arm { kernel: false, bail_out: true, source: Source::None, action: Action::Nothing, locality: true };
+    let off = Arm {
+        kernel: false,
+        handler: Handler::default(),
+        bail_out: true,
+        source: Source::None,
+        action: Action::Nothing,
+        locality: true,
+    };
     let kernel = Arm { kernel: true, ..off };
     let policy = Action::Policy(PauseConfig::default());
     let act = Arm { source: Source::Tracepoint { every: 8 }, action: policy, ..kernel };

@@ -4,20 +4,23 @@
 use std::fmt::Write as _;
 
 use super::Report;
-use crate::page::{self, escaped};
+use crate::page::{self, WIDTH, escaped};
 
-const WIDTH: f64 = 640.0;
 const ROW: f64 = 28.0;
 const LEFT: f64 = 130.0;
 const RIGHT: f64 = 150.0;
 const TOP: f64 = 48.0;
 
 impl Report {
+    /// Height of [`Self::chart`] in pixels.
+    pub(crate) fn chart_height(&self) -> f64 {
+        TOP + ROW * f64::from(u32::try_from(self.rows.len()).unwrap_or(u32::MAX)) + 12.0
+    }
+
     /// The operations a second of every arm as bars.
     #[must_use]
     pub fn chart(&self) -> String {
-        let rows = u32::try_from(self.rows.len()).unwrap_or(u32::MAX);
-        let height = TOP + ROW * f64::from(rows) + 12.0;
+        let height = self.chart_height();
         let most = self.rows.iter().map(|row| row.cells[0].measure).map(|m| m.mean + m.stdev).fold(1.0, f64::max);
         let scale = (WIDTH - LEFT - RIGHT) / most;
         let mut svg = page::open(WIDTH, height, &self.title);

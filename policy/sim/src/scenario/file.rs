@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use policy::pause::PauseConfig;
+use policy::placement::Config as Placement;
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -22,6 +23,24 @@ pub(super) struct File {
     pub(super) vm: Vec<Spanned<Group>>,
     #[serde(default)]
     pub(super) arm: Vec<Spanned<ArmEntry>>,
+    #[serde(default)]
+    pub(super) case: Vec<Spanned<CaseEntry>>,
+}
+
+/// One of several loads of a scenario, and what somebody else measured there.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct CaseEntry {
+    pub(super) name: String,
+    /// Keys of the file that differ, by their dotted paths.
+    #[serde(default)]
+    pub(super) set: BTreeMap<String, toml::Value>,
+    /// The change in per cent that was printed, by arm.
+    #[serde(default)]
+    pub(super) printed: BTreeMap<String, f64>,
+    /// The change of throughput in per cent that follows from the averages that were printed, by arm.
+    #[serde(default)]
+    pub(super) recomputed: BTreeMap<String, f64>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -52,12 +71,14 @@ words! {
     ScanWord { Llc, Cluster }
     BudgetWord { All, Kernel, Policy }
     AsymWord { Off, First, LeastPreferred }
+    NumaWord { Off, PerCpu, PerNode }
     LockWord { Ticket, Queued, Unfair, Ring }
     WaitWord { Spin, Halt }
     PlacingWord { Free, Pinned, Policy }
     SourceWord { None, Port, Tracepoint, Sampler }
     ActionWord { Nothing, Yield, Park, Policy }
     LocalityWord { Near, Unknown }
+    HandlerWord { Linux38, Linux612 }
 }
 
 /// Costs and behaviours of the host; what is absent keeps its default.
@@ -84,13 +105,28 @@ pub(super) struct Costs {
     pub(super) ipi_handle: Option<Duration>,
     pub(super) line: Option<[Duration; 6]>,
     pub(super) refill: Option<[Duration; 6]>,
-    pub(super) smt_slowdown: Option<Ranged<1024, 8192>>,
+    pub(super) smt_slowdown: Option<[Ranged<1024, 8192>; 3]>,
+    pub(super) smt_by_number: Option<bool>,
+    pub(super) asym_in_core: Option<bool>,
     pub(super) yields: Option<YieldWord>,
     pub(super) newidle: Option<NewIdleWord>,
     pub(super) wake_scan: Option<ScanWord>,
     pub(super) scan_budget: Option<BudgetWord>,
     pub(super) asym: Option<AsymWord>,
+    pub(super) numa: Option<NumaWord>,
+    pub(super) numa_scan: Option<Duration>,
     pub(super) wake_preempts: Option<bool>,
+    pub(super) next_buddy: Option<bool>,
+}
+
+/// Hardware pause-loop exiting; what is absent keeps its default.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
+pub(super) struct PleEntry {
+    pub(super) window: Option<Duration>,
+    pub(super) grow: Option<Ranged<1, 1024>>,
+    pub(super) max: Option<Duration>,
+    pub(super) user_mode: bool,
 }
 
 /// VMs that are alike.
@@ -107,8 +143,16 @@ pub(super) struct Group {
     pub(super) placing: Option<PlacingWord>,
     #[serde(default)]
     pub(super) memory: Vec<Ranged<0, 63>>,
+    /// MiB of memory that its threads use.
+    #[serde(default)]
+    pub(super) resident: Option<Ranged<1, 16_777_216>>,
+    /// Each thread has its part of that memory for itself.
+    #[serde(default)]
+    pub(super) private: bool,
     #[serde(default)]
     pub(super) native: bool,
+    #[serde(default)]
+    pub(super) ple: PleEntry,
     #[serde(default)]
     pub(super) locks: BTreeMap<String, LockWord>,
     pub(super) steps: Vec<Spanned<StepEntry>>,
@@ -148,6 +192,8 @@ pub(super) struct ArmEntry {
     #[serde(default)]
     pub(super) kernel: bool,
     #[serde(default)]
+    pub(super) handler: Option<HandlerWord>,
+    #[serde(default)]
     pub(super) bail_out: Option<bool>,
     #[serde(default)]
     pub(super) source: Option<SourceWord>,
@@ -171,6 +217,9 @@ pub(super) struct ArmEntry {
     /// Placement in this arm, if it is what is compared.
     #[serde(default)]
     pub(super) placing: Option<PlacingWord>,
+    /// Of `placing = "policy"`: its settings.
+    #[serde(default)]
+    pub(super) placement: Option<Placement>,
     /// Behaviours of the host in this arm, over those of the host.
     #[serde(default)]
     pub(super) costs: Option<Costs>,

@@ -5,11 +5,13 @@
 //! world for each of its arms, or says which key is wrong and in which line.
 
 mod build;
+mod cases;
 mod chart;
 mod file;
 mod run;
 mod value;
 
+pub use cases::{Case, CaseReport, CasesReport, Told};
 pub use run::{Cell, Measure, Report, Row};
 
 use serde::Deserialize;
@@ -104,7 +106,9 @@ impl Scenario {
         let mut last = String::new();
         for (key, value) in settings {
             last.clone_from(key);
-            set(&mut table, key, value).map_err(|message| ScenarioError::Set { key: key.clone(), message })?;
+            value_of(value)
+                .and_then(|value| set(&mut table, key, value))
+                .map_err(|message| ScenarioError::Set { key: key.clone(), message })?;
         }
         let changed = toml::to_string(&table).unwrap_or_default();
         let wrong = |message: String| ScenarioError::Set { key: last.clone(), message };
@@ -151,12 +155,16 @@ fn file_error(text: &str, error: &toml::de::Error) -> ScenarioError {
     ScenarioError::File { line: line_of(text, offset), message: error.message().to_owned() }
 }
 
-/// Sets one key of a table.
-fn set(table: &mut toml::Table, key: &str, value: &str) -> Result<(), String> {
-    let wanted = toml::de::ValueDeserializer::parse(value)
+/// A value as it is written on a command line: as in TOML, or else a string.
+fn value_of(text: &str) -> Result<toml::Value, String> {
+    toml::de::ValueDeserializer::parse(text)
         .and_then(toml::Value::deserialize)
-        .or_else(|_| Ok::<_, toml::de::Error>(toml::Value::String(value.to_owned())))
-        .map_err(|error| error.message().to_owned())?;
+        .or_else(|_| Ok::<_, toml::de::Error>(toml::Value::String(text.to_owned())))
+        .map_err(|error| error.message().to_owned())
+}
+
+/// Sets one key of a table.
+fn set(table: &mut toml::Table, key: &str, wanted: toml::Value) -> Result<(), String> {
     let (path, last) = key.rsplit_once('.').map_or((None, key), |(path, last)| (Some(path), last));
     let mut at: Option<&mut toml::Value> = None;
     for part in path.into_iter().flat_map(|path| path.split('.')) {

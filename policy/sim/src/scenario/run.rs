@@ -51,6 +51,8 @@ pub struct Row {
     pub cells: Vec<Cell>,
     /// Change of operations against the first arm, in per cent of that arm's mean.
     pub change_percent: f64,
+    /// Sample standard deviation of the change over the seeds, each against the first arm's run with the same seed.
+    pub change_stdev_percent: f64,
     /// Events of the model in all runs.
     pub events: u64,
     /// Fingerprints of the runs, by seed.
@@ -154,28 +156,29 @@ impl Scenario {
     /// The report on the outcomes of all arms from `seed` on: arm by arm, each with as many seeds.
     #[must_use]
     pub fn report(&self, seed: u64, outcomes: &[Outcome]) -> Report {
-        let mut rows: Vec<Row> = Vec::new();
-        let runs = outcomes.len() / self.arms.len().max(1);
-        for (arm, outcomes) in self.arms.iter().zip(outcomes.chunks(runs.max(1))) {
-            let base = rows.first().map(|row| row.cells[0].measure.mean);
-            rows.push(row(arm, outcomes, base));
-        }
+        let runs = (outcomes.len() / self.arms.len().max(1)).max(1);
+        let base = &outcomes[..runs.min(outcomes.len())];
+        let rows =
+            self.arms.iter().zip(outcomes.chunks(runs)).map(|(arm, outcomes)| row(arm, outcomes, base)).collect();
         Report { title: self.title.clone(), seconds: float(self.duration_ns) / 1e9, seed, rows }
     }
 }
 
-fn row(arm: &ScenarioArm, outcomes: &[Outcome], base: Option<f64>) -> Row {
+/// One arm's row; `base` are the outcomes of the first arm with the same seeds.
+fn row(arm: &ScenarioArm, outcomes: &[Outcome], base: &[Outcome]) -> Row {
     let values: Vec<_> = outcomes.iter().map(quantities).collect();
     let cell = |(at, &name): (usize, &&'static str)| {
         let column: Vec<f64> = values.iter().map(|row| row[at]).collect();
         Cell { name, measure: Measure::of(&column) }
     };
     let cells: Vec<Cell> = QUANTITIES.iter().enumerate().map(cell).collect();
-    let mean = cells[0].measure.mean;
-    let change_percent = base.filter(|&base| base > 0.0).map_or(0.0, |base| (mean - base) * 100.0 / base);
+    let change = |mine: f64, base: f64| if base > 0.0 { (mine - base) * 100.0 / base } else { 0.0 };
+    let bases: Vec<f64> = base.iter().map(Outcome::operations_per_s).collect();
+    let changes: Vec<f64> = values.iter().zip(&bases).map(|(row, &base)| change(row[0], base)).collect();
     Row {
         arm: arm.name.clone(),
-        change_percent,
+        change_percent: change(cells[0].measure.mean, Measure::of(&bases).mean),
+        change_stdev_percent: Measure::of(&changes).stdev,
         events: outcomes.iter().map(|outcome| outcome.events).sum(),
         fingerprints: outcomes.iter().map(|outcome| outcome.fingerprint).collect(),
         cells,

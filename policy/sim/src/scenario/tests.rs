@@ -98,3 +98,56 @@ fn a_captured_host_must_be_handed_in() {
     let scenario = Scenario::parse(&GOOD.replace("cores = 2", "fixture = \"vm-2\"")).unwrap();
     assert!(matches!(scenario.host(None), Err(ScenarioError::Fixture { .. })));
 }
+
+const CASES: &str = r#"
+[[case]]
+name = "two"
+set = { "vm.0.vcpus" = 2 }
+printed = { act = 12.5 }
+recomputed = { act = 14.0 }
+
+[[case]]
+name = "three"
+set = { "vm.0.vcpus" = 3, "host.cores" = 1 }
+"#;
+
+#[test]
+fn a_case_is_the_file_with_some_keys_changed_and_stands_beside_what_was_told() {
+    let text = format!("{GOOD}{CASES}");
+    let cases = Scenario::cases(&text, &[("duration".into(), "\"5ms\"".into())]).unwrap();
+    let shape = |case: &Case| (case.scenario.vms[0].vcpus, case.scenario.host(None).unwrap().cpus());
+    assert_eq!(cases.iter().map(shape).collect::<Vec<_>>(), [(2, 2), (3, 1)]);
+    assert!(cases.iter().all(|case| case.scenario.duration_ns == 5_000_000));
+    let report = |case: Case| {
+        let report = case.scenario.run(&case.scenario.host(None).unwrap(), 1, 2).unwrap();
+        CaseReport { name: case.name, told: case.told, report }
+    };
+    let all = CasesReport { title: "t".into(), cases: cases.into_iter().map(report).collect() };
+    let table = all.table();
+    let act = table.lines().find(|line| line.contains(" act ")).unwrap();
+    assert!(act.contains("+12.5 %") && act.contains("+14.0 %") && act.contains('±'), "{table}");
+    let chart = all.chart();
+    assert!(chart.matches("<svg").count() == 3 && chart.contains(">t: three<"), "{chart}");
+    assert_eq!(Scenario::cases(GOOD, &[]).unwrap()[0].name, "");
+}
+
+#[test]
+fn a_wrong_case_is_named_with_its_line() {
+    for (from, to, line, says) in [
+        ("\"vm.0.vcpus\" = 2", "\"vm.0.vcpu\" = 2", 22, "case `two`: unknown field `vcpu`"),
+        ("\"vm.0.vcpus\" = 2", "\"vm.7.vcpus\" = 2", 22, "no `7` on the way"),
+        ("\"vm.0.vcpus\" = 2", "\"vm.0.vcpus\" = 0", 22, "0 is outside 1 to 4096"),
+        ("act = 12.5", "fast = 12.5", 22, "no arm `fast`"),
+        ("printed", "print", 25, "unknown field `print`"),
+    ] {
+        let text = format!("{GOOD}{CASES}");
+        assert!(text.contains(from), "{from}");
+        match Scenario::cases(&text.replace(from, to), &[]) {
+            Err(ScenarioError::File { line: at, message }) => {
+                assert!(message.contains(says), "{to}: {message}");
+                assert_eq!(at, line, "{to}: {message}");
+            }
+            other => unreachable!("{to}: {other:?}"),
+        }
+    }
+}

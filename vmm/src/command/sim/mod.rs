@@ -8,21 +8,18 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use ::sim::engine::{Trace, World};
-use ::sim::host::HostModel;
-use ::sim::scenario::{Report, Scenario, ScenarioError};
+use ::sim::page;
+use ::sim::scenario::ScenarioError;
 use ::sim::sweep::SweepError;
-use ::sim::{page, timeline};
 use topology::host::{Capture, HostError, HostTopology};
 
 use crate::config::{SimArgs, SimTask};
 use crate::report::ExitStatus;
 
+mod attack;
+mod compare;
 mod pool;
 mod sweep;
-
-/// Events of a timeline: what a viewer shows without effort.
-const MOST_EVENTS: usize = 1_000_000;
 
 /// The simulation cannot be shown.
 #[derive(Debug, thiserror::Error)]
@@ -73,6 +70,14 @@ pub enum SimCommandError {
         /// Those there are.
         known: String,
     },
+    /// There is no such case.
+    #[error("the scenario has no case `{wanted}`; it has {known}")]
+    NoSuchCase {
+        /// What was asked for.
+        wanted: String,
+        /// Those there are.
+        known: String,
+    },
     /// JSON.
     #[error("the report cannot be written as JSON: {0}")]
     Json(#[from] serde_json::Error),
@@ -88,6 +93,7 @@ impl SimCommandError {
             | Self::Scenario { .. }
             | Self::Host { .. }
             | Self::NoSuchArm { .. }
+            | Self::NoSuchCase { .. }
             | Self::NoPolicy => ExitStatus::Usage,
             Self::Write { .. } | Self::Json(_) => ExitStatus::MonitorError,
         }
@@ -101,59 +107,10 @@ impl SimCommandError {
 pub(super) fn run(args: &SimArgs) -> Result<String, SimCommandError> {
     match (&args.task, &args.scenario) {
         (Some(SimTask::Sweep(args)), _) => sweep::run(args),
-        (None, Some(scenario)) => compare(args, scenario),
+        (Some(SimTask::Attack(args)), _) => attack::run(args),
+        (None, Some(scenario)) => compare::run(args, scenario),
         (None, None) => Ok(String::new()),
     }
-}
-
-/// Runs the arms of one scenario.
-fn compare(args: &SimArgs, path: &Path) -> Result<String, SimCommandError> {
-    let text = read(path)?;
-    let wrong = |source| SimCommandError::Scenario { path: path.to_path_buf(), source };
-    let mut scenario = Scenario::parse_with(&text, &args.set).map_err(wrong)?;
-    if let Some(wanted) = &args.policy {
-        keep_arm(&mut scenario, wanted)?;
-    }
-    let captured = scenario.fixture.as_deref().map(|name| captured(path, name)).transpose()?;
-    let host = scenario.host(captured).map_err(wrong)?;
-    let runs = usize::from(args.runs);
-    let run =
-        |job: usize| scenario.once(&host, &scenario.arms[job / runs], args.seed.wrapping_add((job % runs) as u64));
-    let outcomes = pool::each(scenario.arms.len() * runs, run).map_err(wrong)?;
-    let report = scenario.report(args.seed, &outcomes);
-    if let Some(path) = &args.chart {
-        draw(path, &report.title, &report.chart(), &report.table())?;
-    }
-    if args.timeline.is_some() || args.decision_log.is_some() {
-        let world = record(&scenario, &host, args.seed).map_err(wrong)?;
-        if let Some(path) = &args.timeline {
-            let lines = path.extension().is_some_and(|end| end == "txt");
-            let (trace, names) = (world.trace(), world.task_names());
-            let text = if lines {
-                timeline::text(trace, &names)
-            } else {
-                timeline::chrome(trace, &names, scenario.duration_ns)
-            };
-            write(path, text.as_bytes())?;
-        }
-        if let Some(path) = &args.decision_log {
-            write(path, world.decision_log(0).ok_or(SimCommandError::NoPolicy)?)?;
-        }
-    }
-    print(&report, args.json)
-}
-
-fn print(report: &Report, json: bool) -> Result<String, SimCommandError> {
-    Ok(if json { serde_json::to_string_pretty(report)? + "\n" } else { report.table() })
-}
-
-fn keep_arm(scenario: &mut Scenario, wanted: &str) -> Result<(), SimCommandError> {
-    let names: Vec<String> = scenario.arms.iter().map(|arm| format!("`{}`", arm.name)).collect();
-    scenario.arms.retain(|arm| arm.name == wanted);
-    if scenario.arms.is_empty() {
-        return Err(SimCommandError::NoSuchArm { wanted: wanted.to_owned(), known: names.join(", ") });
-    }
-    Ok(())
 }
 
 /// The host that a scenario names: `NAME.txt` in the directory `hosts` beside that of the scenario.
@@ -163,15 +120,6 @@ fn captured(scenario: &Path, name: &str) -> Result<HostTopology, SimCommandError
     let text = read(&path)?;
     let host = Capture::parse(&text).and_then(|capture| HostTopology::from_capture(&capture));
     host.map_err(|source| SimCommandError::Host { path, source })
-}
-
-/// One run of the last arm, with its trace and the log of its decisions.
-fn record(scenario: &Scenario, host: &HostModel, seed: u64) -> Result<World, ScenarioError> {
-    let arm = scenario.arms.last().expect("invariant: a scenario has an arm");
-    let mut world = scenario.world(host, arm, seed, Trace::new(MOST_EVENTS))?;
-    world.keep_logs();
-    world.run_until(scenario.duration_ns)?;
-    Ok(world)
 }
 
 /// Writes a picture: alone, or in a page with its table if the name says HTML.
@@ -202,6 +150,7 @@ mod tests {
             seed: 1,
             runs: 1,
             policy: None,
+            case: None,
             set: Vec::new(),
             json: false,
             chart: None,
