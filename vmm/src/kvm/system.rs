@@ -7,7 +7,6 @@ use kvm_ioctls::{Cap, Kvm};
 use topology::cpuid::offer_tsc_deadline;
 
 use super::cpuid::{self, HostCpuid};
-use super::vm::{Vm, VmError};
 
 /// The KVM API version that every kernel since 2.6.22 reports (Documentation/virt/kvm/api.rst, `KVM_GET_API_VERSION`).
 pub const API_VERSION: i32 = 12;
@@ -37,7 +36,7 @@ pub enum OpenError {
     },
 }
 
-/// KVM itself: where virtual machines are made.
+/// KVM itself: what it can do. [`Vm::create`](super::vm::Vm::create) makes virtual machines of it.
 #[derive(Debug)]
 pub struct System {
     kvm: Kvm,
@@ -95,11 +94,8 @@ impl System {
         Ok(entries)
     }
 
-    /// Makes an empty virtual machine.
-    ///
-    /// # Errors
-    /// [`VmError::Create`] with the kernel's reason.
-    pub fn create_vm(&self) -> Result<Vm, VmError> {
-        Vm::create(&self.kvm)
+    /// The device itself, for what makes virtual machines of it.
+    pub(super) const fn kvm(&self) -> &Kvm {
+        &self.kvm
     }
 }

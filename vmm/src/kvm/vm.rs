@@ -6,7 +6,7 @@ use std::io;
 use std::sync::{Arc, OnceLock};
 
 use kvm_bindings::{KVM_IRQCHIP_IOAPIC, kvm_irqchip, kvm_userspace_memory_region};
-use kvm_ioctls::{Cap, Kvm, VmFd};
+use kvm_ioctls::{Cap, VmFd};
 use topology::id::ApicId;
 use vm_memory::{Address, GuestMemoryBackend, GuestMemoryRegion};
 use vmm_sys_util::eventfd::EventFd;
@@ -77,10 +77,14 @@ pub struct Vm {
 }
 
 impl Vm {
-    pub(super) fn create(kvm: &Kvm) -> Result<Self, VmError> {
+    /// Makes an empty virtual machine.
+    ///
+    /// # Errors
+    /// [`VmError::Create`] with the kernel's reason.
+    pub fn create(system: &System) -> Result<Self, VmError> {
         // EINTR is the kernel's answer when a signal arrives while it waits for its own set-up.
         let fd = loop {
-            match kvm.create_vm() {
+            match system.kvm().create_vm() {
                 Err(error) if error.errno() == libc::EINTR => {}
                 other => break other,
             }

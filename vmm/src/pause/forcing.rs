@@ -14,39 +14,57 @@ const MOST: u64 = 4096;
 pub(super) struct Forcing {
     base: u64,
     period: u64,
-    switches: Option<u64>,
+    last: Seen,
 }
 
-/// What a forced exit says, and after how many PAUSE exits the next is forced.
+/// What a thread has seen since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Seen {
+    /// Times it was switched off its CPU, but for its own acts.
+    pub(super) switches: u64,
+    /// PAUSE exits of its vCPU.
+    pub(super) pauses: u64,
+}
+
+/// What a forced exit says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
+    /// Nothing: a new period has the event overflow at the very next PAUSE exit (kernel/events/core.c,
+    /// `__perf_event_period` takes what is left of the old one to be nothing), before the kernel had its K attempts.
+    TooSoon,
     /// The kernel's yields work: nothing is to be done.
-    KernelHelps(u64),
+    KernelHelps,
     /// They do not: the policy is to be asked.
-    KernelFails(u64),
+    KernelFails,
 }
 
 impl Forcing {
-    /// Every `base`-th PAUSE exit.
-    pub(super) const fn new(base: u64) -> Self {
-        Self { base, period: base, switches: None }
+    /// Every `base`-th PAUSE exit, of a thread that has been switched `switches` times before the first.
+    pub(super) const fn new(base: u64, switches: u64) -> Self {
+        Self { base, period: base, last: Seen { switches, pauses: 0 } }
     }
 
-    /// Takes in a forced exit. `switches` is how often the thread was switched so far, but for its own acts.
-    pub(super) const fn forced(&mut self, switches: u64) -> Verdict {
-        let since = match self.switches {
-            Some(before) => switches.saturating_sub(before),
-            None => 0,
-        };
-        self.switches = Some(switches);
-        if since.saturating_mul(self.base) >= self.period {
+    /// PAUSE exits to the next forced exit.
+    pub(super) const fn period(&self) -> u64 {
+        self.period
+    }
+
+    /// Takes in a forced exit, with what the thread has seen up to it.
+    pub(super) const fn forced(&mut self, now: Seen) -> Verdict {
+        let pauses = now.pauses.saturating_sub(self.last.pauses);
+        if pauses < self.base {
+            return Verdict::TooSoon;
+        }
+        let switches = now.switches.saturating_sub(self.last.switches);
+        self.last = now;
+        if switches.saturating_mul(self.base) >= pauses {
             let longest = self.base.saturating_mul(MOST);
             let doubled = self.period.saturating_mul(2);
             self.period = if doubled < longest { doubled } else { longest };
-            Verdict::KernelHelps(self.period)
+            Verdict::KernelHelps
         } else {
             self.period = self.base;
-            Verdict::KernelFails(self.period)
+            Verdict::KernelFails
         }
     }
 }
@@ -59,24 +77,38 @@ mod tests {
 
     #[test]
     fn where_the_kernel_helps_it_is_left_alone_ever_longer() {
-        let (mut forcing, mut switches) = (Forcing::new(8), 100);
-        assert_eq!(forcing.forced(switches), Verdict::KernelFails(8), "nothing is known yet");
+        let (mut forcing, mut seen) = (Forcing::new(8, 99), Seen { switches: 100, pauses: 8 });
+        assert_eq!((forcing.forced(seen), forcing.period()), (Verdict::KernelHelps, 16));
         for period in [16, 32, 64] {
-            switches += period / 2 / 8;
-            assert_eq!(forcing.forced(switches), Verdict::KernelHelps(period));
+            seen = Seen { switches: seen.switches + period / 8, pauses: seen.pauses + period };
+            assert_eq!((forcing.forced(seen), forcing.period()), (Verdict::KernelHelps, period * 2));
         }
-        assert_eq!(forcing.forced(switches + 7), Verdict::KernelFails(8), "64 exits and only 7 switches");
-        assert_eq!(forcing.forced(switches + 7), Verdict::KernelFails(8));
+        seen = Seen { switches: seen.switches + 7, pauses: seen.pauses + 64 };
+        assert_eq!((forcing.forced(seen), forcing.period()), (Verdict::KernelFails, 8), "64 exits, 7 switches");
+        seen.pauses += 8;
+        assert_eq!((forcing.forced(seen), forcing.period()), (Verdict::KernelFails, 8));
+    }
+
+    #[test]
+    fn the_overflow_that_a_new_period_brings_says_nothing() {
+        let mut forcing = Forcing::new(8, 0);
+        assert_eq!(forcing.forced(Seen { switches: 1, pauses: 8 }), Verdict::KernelHelps);
+        assert_eq!((forcing.forced(Seen { switches: 1, pauses: 9 }), forcing.period()), (Verdict::TooSoon, 16));
+        // Counted from the last one that said something: 3 switches in 17 exits.
+        assert_eq!((forcing.forced(Seen { switches: 4, pauses: 25 }), forcing.period()), (Verdict::KernelHelps, 32));
     }
 
     proptest! {
         #[test]
-        fn the_distance_stays_in_its_bounds(base in 1_u64..1_000_000, steps in proptest::collection::vec(0_u64..100, 0..64)) {
-            let (mut forcing, mut switches) = (Forcing::new(base), 0);
-            for step in steps {
-                switches += step;
-                let (Verdict::KernelHelps(period) | Verdict::KernelFails(period)) = forcing.forced(switches);
-                prop_assert!((base..=base * MOST).contains(&period));
+        fn the_distance_stays_in_its_bounds(
+            base in 1_u64..1_000_000,
+            steps in proptest::collection::vec((0_u64..100, 0_u64..10_000_000), 0..64),
+        ) {
+            let (mut forcing, mut seen) = (Forcing::new(base, 0), Seen::default());
+            for (switches, pauses) in steps {
+                seen = Seen { switches: seen.switches + switches, pauses: seen.pauses + pauses };
+                forcing.forced(seen);
+                prop_assert!((base..=base * MOST).contains(&forcing.period()));
             }
         }
     }

@@ -171,7 +171,7 @@ pub fn probe(kind: KvmKind) -> Result<HypercallProbe, TrialError> {
     let cpu = current_cpu().ok_or_else(|| io::Error::from_raw_os_error(libc::ENOSYS))?;
     kick::install_handler()?;
     let system = System::open()?;
-    let vm = system.create_vm()?;
+    let vm = Vm::create(&system)?;
     let ids = [ApicId(TARGET), ApicId(YIELDER)];
     let vcpus = vm.helper_vcpus(&system, kind, &ids)?;
     vm.create_interrupt_controllers(false)?;

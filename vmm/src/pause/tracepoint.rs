@@ -16,7 +16,7 @@ use std::path::Path;
 
 use vmm_sys_util::signal::{register_signal_handler, unblock_signal};
 
-use super::forcing::{Forcing, Verdict};
+use super::forcing::{Forcing, Seen, Verdict};
 use super::seat::Seat;
 use super::source::{Moment, PauseSource, Spin, Tap, Unavailable, decides};
 use super::yielding::switches;
@@ -127,7 +127,8 @@ impl PauseSource for PauseExits {
     fn attach(&self, plan: &PausePlan, tid: i32) -> io::Result<Box<dyn Tap>> {
         let tracepoint = Tracepoint::find(facts::kvm_kind()).map_err(|missing| io::Error::other(missing.why))?;
         let mut counter = tracepoint.open_for(tid, period(plan))?;
-        counter.forcing = period(plan).filter(|_| plan.mode == PauseMode::Act).map(Forcing::new);
+        let acted_on = period(plan).filter(|_| plan.mode == PauseMode::Act);
+        counter.forcing = acted_on.map(|period| Forcing::new(period, switches()));
         // Whoever started the process may have blocked it.
         unblock_signal(signal()).map_err(|error| io::Error::other(error.to_string()))?;
         Ok(Box::new(counter))
@@ -207,6 +208,26 @@ impl Tracepoint {
 }
 
 impl Counter {
+    /// What a forced exit says, and has the next one come when it should; `switches` as in [`Seen`].
+    fn judged(&mut self, switches: u64) -> Verdict {
+        let Some(pauses) = self.pauses() else { return Verdict::KernelFails };
+        let Some(forcing) = &mut self.forcing else { return Verdict::KernelFails };
+        let before = forcing.period();
+        let verdict = forcing.forced(Seen { switches, pauses });
+        let period = forcing.period();
+        if period != before {
+            self.set_period(period);
+        }
+        verdict
+    }
+
+    /// PAUSE exits up to now; `None` where the kernel does not tell.
+    fn pauses(&mut self) -> Option<u64> {
+        let mut bytes = [0; 8];
+        self.file.read_exact(&mut bytes).ok()?;
+        Some(u64::from_ne_bytes(bytes))
+    }
+
     /// From now on forces an exit every `period` PAUSE exits. If the kernel refuses it goes on as before, which costs time
     /// and does no harm.
     fn set_period(&self, period: u64) {
@@ -223,24 +244,21 @@ impl Tap for Counter {
             return None;
         }
         seat.forced.add(1);
-        let verdict =
-            self.forcing.as_mut().map(|forcing| forcing.forced(switches().saturating_sub(seat.own_switches.get())));
-        if let Some(Verdict::KernelHelps(period) | Verdict::KernelFails(period)) = verdict {
-            self.set_period(period);
+        match self.judged(switches().saturating_sub(seat.own_switches.get())) {
+            Verdict::KernelFails => Some(Spin::default()),
+            Verdict::KernelHelps => {
+                seat.events.add(1);
+                seat.left_to_kernel.add(1);
+                None
+            }
+            Verdict::TooSoon => None,
         }
-        if let Some(Verdict::KernelHelps(_)) = verdict {
-            seat.events.add(1);
-            seat.left_to_kernel.add(1);
-            return None;
-        }
-        Some(Spin::default())
     }
 
     fn detach(&mut self, seat: &Seat) {
-        let mut bytes = [0; 8];
         // A kernel that does not tell leaves the count as it was.
-        if self.file.read_exact(&mut bytes).is_ok() {
-            seat.pause_exits.add(u64::from_ne_bytes(bytes));
+        if let Some(pauses) = self.pauses() {
+            seat.pause_exits.add(pauses);
         }
     }
 }

@@ -9,5 +9,6 @@ pub mod counters;
 pub mod hook;
 pub mod kick;
 pub mod run_loop;
+mod shared;
 pub mod thread;
 pub mod watch;

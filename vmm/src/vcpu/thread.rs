@@ -5,25 +5,25 @@
 use std::io;
 use std::ops::Deref;
 use std::os::unix::thread::JoinHandleExt;
-use std::sync::atomic::{AtomicI32, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use topology::cpu_set::CpuSet;
 use topology::id::{ApicId, HostCpu, VcpuIndex};
 
-use super::control::{Mailbox, NoAnswer, Reply, Request, State};
+use super::control::{NoAnswer, Reply, Request, State};
 use super::counters::ExitCounters;
 use super::hook::VcpuHook;
 use super::kick::{self, Kickable};
 use super::run_loop::{AccessHandler, End, RunLoop};
+use super::shared::Shared;
 use super::watch::VcpuWatch;
 use crate::host::affinity;
 use crate::kvm::stats::{Stats, StatsError};
 use crate::kvm::vcpu::Vcpu;
-use crate::ledger::meter::Meter;
-use crate::ledger::{Ledger, Measured};
+use crate::ledger::Ledger;
 
 /// Stack of a vCPU thread, in bytes. The run loop is shallow; what is not touched costs nothing.
 const STACK_BYTES: usize = 256 * 1024;
@@ -39,43 +39,6 @@ const KICK_AGAIN_AFTER: Duration = Duration::from_millis(100);
 pub trait EndListener: Send + Sync {
     /// `vcpu` has ended; called on its thread, at most once.
     fn vcpu_ended(&self, vcpu: VcpuIndex, end: End);
-}
-
-/// What a vCPU thread shares with the rest of the monitor.
-#[derive(Debug, Default)]
-pub struct Shared {
-    mailbox: Mailbox,
-    exits: ExitCounters,
-    meter: Meter,
-    tid: AtomicI32,
-    first_run: OnceLock<Instant>,
-}
-
-impl Shared {
-    pub(super) fn tid(&self) -> Option<i32> {
-        Some(self.tid.load(Ordering::Acquire)).filter(|tid| *tid != 0)
-    }
-
-    pub(super) fn state(&self) -> State {
-        self.mailbox.state()
-    }
-
-    pub(super) const fn exits(&self) -> &ExitCounters {
-        &self.exits
-    }
-
-    pub(super) const fn meter(&self) -> &Meter {
-        &self.meter
-    }
-
-    /// What was measured, with what KVM itself counts.
-    pub(super) fn with_kvm(measured: Measured, stats: Result<&Stats, &StatsError>) -> Measured {
-        let reading = stats.ok().and_then(|stats| stats.read().ok());
-        let get = |name: &str| reading.as_ref().and_then(|reading| reading.get_ns(name));
-        let polled = get("halt_poll_success_ns").zip(get("halt_poll_fail_ns"));
-        let polled_ns = polled.map(|(success, fail)| success.saturating_add(fail));
-        Measured { halt_wait_ns: get("halt_wait_ns"), polled_ns, ..measured }
-    }
 }
 
 /// A vCPU thread, from outside.

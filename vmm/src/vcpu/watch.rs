@@ -7,7 +7,7 @@ use topology::id::{ApicId, VcpuIndex};
 
 use super::control::State;
 use super::counters::ExitCounters;
-use super::thread::Shared;
+use super::shared::Shared;
 use crate::kvm::stats::{Stats, StatsError};
 use crate::ledger::Ledger;
 use crate::ledger::thread_times::{Doing, ThreadTimes};
@@ -61,7 +61,7 @@ impl VcpuWatch {
     /// Its exits so far.
     #[must_use]
     pub fn exits(&self) -> &ExitCounters {
-        self.shared.exits()
+        &self.shared.exits
     }
 
     /// KVM's counters of it, or why there are none.
@@ -76,7 +76,7 @@ impl VcpuWatch {
     #[must_use]
     pub fn spent(&self) -> Spent {
         let mut doing = None;
-        let measured = self.shared.meter().measured_now(|| {
+        let measured = self.shared.meter.measured_now(|| {
             let seen = self.tid().and_then(ThreadTimes::of);
             doing = seen.map(|(_, doing)| doing);
             seen.map_or_else(ThreadTimes::default, |(times, _)| times)

@@ -58,7 +58,7 @@ impl WithMemory {
         let mut placement = Placement::decide(&machine)?;
         let ram = GuestRam::map(&map, machine.huge_pages)?;
         placement.bind(&map, &ram)?;
-        let mut vm = system.create_vm()?;
+        let mut vm = Vm::create(system)?;
         vm.set_ram(ram.clone())?;
         let offers = Offers::prepare(&machine.offer, system, &vm, &mut host_cpuid).map_err(AssemblyError::Offer)?;
         // Where the kernel lacks it they fault in the guest all the same, and are not counted.
