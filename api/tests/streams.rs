@@ -73,13 +73,23 @@ fn serial_output_is_its_bytes() {
 #[test]
 fn the_page_is_the_same_for_everybody_and_brings_its_policy() {
     let bench = Bench::running();
-    for path in ["/", "/page.js", "/page.css"] {
-        let answer = bench.over_tcp("no token").send("GET", path, &[], None).unwrap();
+    let files = ["/", "/page/page.js", "/page/page.css", "/page/icon.svg"];
+    for (path, client) in
+        files.into_iter().flat_map(|path| [(path, bench.over_tcp("no token")), (path, bench.client())])
+    {
+        let answer = client.send("GET", path, &[], None).unwrap();
         assert_eq!(answer.head.status, 200, "{path}");
         assert!(answer.head.header("content-security-policy").unwrap().starts_with("default-src 'none'"));
-        let text = String::from_utf8(answer.body).unwrap();
-        let outside = ["http://", "https://", "@import", "url(", "eval("];
-        assert!(!outside.iter().any(|word| text.replace("http://www.w3.org/2000/svg", "").contains(word)), "{path}");
+        let text = String::from_utf8(answer.body).unwrap().replace("http://www.w3.org/2000/svg", "");
+        let outside = ["http://", "https://", "@import", "url(", "eval(", "innerHTML", "style=\""];
+        assert!(!outside.iter().any(|word| text.contains(word)), "{path}");
+    }
+    let asks = |client: api::client::Client| {
+        String::from_utf8(client.send("GET", "/", &[], None).unwrap().body).unwrap().contains("data-token=\"needed\"")
+    };
+    assert!(asks(bench.over_tcp("no token")) && !asks(bench.client()));
+    for absent in ["/page/page.html", "/page/..", "/page/%2e%2e", "/page/%ff", "/page/page.js/"] {
+        assert_eq!(support::code(&bench.get(absent)), "not_found", "{absent}");
     }
 }
 

@@ -106,6 +106,12 @@ problems! {
     }
 }
 problems! {
+    /// Where a file is named.
+    Absent {
+        NotFound = 404 "There is no such file",
+    }
+}
+problems! {
     /// Where a machine is needed.
     Missing {
         NotFound = 404 "There is no machine yet, or no such vCPU",

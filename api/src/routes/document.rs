@@ -1,24 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is the same for every machine: the OpenAPI document and the page.
+//! The OpenAPI document: the same for every machine.
 
-use axum::http::{HeaderName, header};
+use axum::http::header;
 use axum::response::{IntoResponse, Response};
 
-use super::answer::{Always, Open};
+use super::answer::Always;
 use super::extract::NoQuery;
 #[cfg(test)]
-use super::{machine, settings, streams, vcpus, vm};
+use super::{machine, page, settings, streams, vcpus, vm};
 
 /// The document, as it is generated from this crate and kept in its directory.
 const OPENAPI: &str = include_str!("../../openapi.json");
-const PAGE: &str = include_str!("../page/page.html");
-const SCRIPT: &str = include_str!("../page/page.js");
-const STYLE: &str = include_str!("../page/page.css");
-
-/// What the page may do: load its own two files, talk to this server, nothing else.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; \
-                      form-action 'none'; frame-ancestors 'none'";
-
 /// The document that describes all this: generated in a test, which compares it with what is served.
 #[cfg(test)]
 #[derive(utoipa::OpenApi)]
@@ -30,10 +22,10 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; c
         machine::topology, machine::host, machine::stats, machine::decisions, machine::metrics,
         settings::placement, settings::change_placement, settings::pause, settings::change_pause,
         streams::serial_history, streams::serial_stream, streams::events,
-        openapi, page, page_script, page_style,
+        openapi, page::page, page::page_file,
     ),
     components(schemas(crate::wire::Problem)),
-    modifiers(&Bearer),
+    modifiers(&Bearer, &Absent),
 )]
 pub(crate) struct Document;
 
@@ -51,6 +43,32 @@ impl utoipa::Modify for Bearer {
     }
 }
 
+/// A parameter that is not given is absent, never `null`.
+#[cfg(test)]
+struct Absent;
+
+#[cfg(test)]
+impl utoipa::Modify for Absent {
+    fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
+        use utoipa::openapi::RefOr;
+        use utoipa::openapi::schema::{Schema, SchemaType, Type};
+        let operations = document.paths.paths.values_mut().flat_map(|path| {
+            [&mut path.get, &mut path.put, &mut path.post, &mut path.patch].into_iter().filter_map(Option::as_mut)
+        });
+        for parameter in operations.filter_map(|operation| operation.parameters.as_mut()).flatten() {
+            if let RefOr::T(parameter) = parameter
+                && let Some(RefOr::T(Schema::Object(object))) = &mut parameter.schema
+                && let SchemaType::Array(types) = &mut object.schema_type
+            {
+                types.retain(|one| *one != Type::Null);
+                if let [only] = types.as_slice() {
+                    object.schema_type = SchemaType::Type(only.clone());
+                }
+            }
+        }
+    }
+}
+
 /// This document.
 #[utoipa::path(
     get, path = "/openapi.json", tag = "documents", operation_id = "getOpenApi",
@@ -58,43 +76,6 @@ impl utoipa::Modify for Bearer {
 )]
 pub(super) async fn openapi(_: NoQuery) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], OPENAPI).into_response()
-}
-
-/// The page that shows the machine.
-#[utoipa::path(
-    get, path = "/", tag = "documents", operation_id = "getPage",
-    responses((status = 200, description = "HTML", body = String, content_type = "text/html"), Open)
-)]
-pub(super) async fn page(_: NoQuery) -> Response {
-    file("text/html; charset=utf-8", PAGE)
-}
-
-/// The page's script.
-#[utoipa::path(
-    get, path = "/page.js", tag = "documents", operation_id = "getPageScript",
-    responses((status = 200, description = "JavaScript", body = String, content_type = "text/javascript"), Open)
-)]
-pub(super) async fn page_script(_: NoQuery) -> Response {
-    file("text/javascript; charset=utf-8", SCRIPT)
-}
-
-/// The page's style.
-#[utoipa::path(
-    get, path = "/page.css", tag = "documents", operation_id = "getPageStyle",
-    responses((status = 200, description = "CSS", body = String, content_type = "text/css"), Open)
-)]
-pub(super) async fn page_style(_: NoQuery) -> Response {
-    file("text/css; charset=utf-8", STYLE)
-}
-
-fn file(content_type: &'static str, content: &'static str) -> Response {
-    let headers: [(HeaderName, &str); 4] = [
-        (header::CONTENT_TYPE, content_type),
-        (header::CONTENT_SECURITY_POLICY, POLICY),
-        (header::REFERRER_POLICY, "no-referrer"),
-        (header::X_FRAME_OPTIONS, "DENY"),
-    ];
-    (headers, content).into_response()
 }
 
 #[cfg(test)]

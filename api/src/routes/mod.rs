@@ -8,6 +8,7 @@ mod answer;
 mod document;
 mod extract;
 mod machine;
+pub(crate) mod page;
 mod settings;
 mod streams;
 mod vcpus;
@@ -52,13 +53,13 @@ pub(crate) fn router(shared: Arc<Shared>, guard: Option<Guard>) -> Router {
             .route("/metrics", get(machine::metrics))
             .route("/openapi.json", get(document::openapi))
     };
+    let page = if guard.is_some() { get(page::page_with_token) } else { get(page::page) };
     let state = (Arc::clone(&shared), guard);
     Router::new()
         .nest("/api/v1", resources.merge(everywhere()))
         .merge(everywhere())
-        .route("/", get(document::page))
-        .route("/page.js", get(document::page_script))
-        .route("/page.css", get(document::page_style))
+        .route("/", page)
+        .route("/page/{file}", get(page::page_file))
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(from_fn_with_state(state, outer))

@@ -32,6 +32,8 @@ const CHUNKS: usize = 4;
 const EVENTS: usize = 64;
 /// Serial bytes of one chunk at most.
 const BYTES: usize = 16 * 1024;
+/// Greatest number of an event or a byte that is taken: JSON documents know no greater integer (`int64`).
+const MOST: u64 = i64::MAX.unsigned_abs();
 /// Header with the number of the first byte of an answer.
 const SERIAL_FROM: &str = "serial-from";
 /// Header with the number of the byte behind an answer.
@@ -81,7 +83,7 @@ pub(super) async fn events(State(shared): Context, uri: Uri, headers: HeaderMap)
     let query = Query::parse(uri.query(), &["after", "follow"])?;
     let follow = query.flag("follow", true)?;
     let start = if follow { shared.events.last_id() } else { 0 };
-    let after = query.number("after", start, 0, u64::MAX)?;
+    let after = query.number("after", start, 0, MOST)?;
     let resumed = one(&headers, "last-event-id")?.filter(|id| !id.is_empty()).map(last_event_id).transpose()?;
     let seen = resumed.unwrap_or(after);
     let body = if follow {
@@ -149,7 +151,7 @@ pub(super) async fn serial_history(State(shared): Context, uri: Uri) -> Result<R
     let limit = query.number("limit", most, 0, most)?;
     // At most KEPT_BYTES.
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    let (from, bytes) = shared.serial.read(query.number("from", 0, 0, u64::MAX)?, limit);
+    let (from, bytes) = shared.serial.read(query.number("from", 0, 0, MOST)?, limit);
     let next = from + bytes.len() as u64;
     let mut response = octets(Body::from(bytes), from);
     response.headers_mut().insert(SERIAL_NEXT, HeaderValue::from(next));
@@ -168,7 +170,7 @@ pub(super) async fn serial_history(State(shared): Context, uri: Uri) -> Result<R
     )
 )]
 pub(super) async fn serial_stream(State(shared): Context, uri: Uri) -> Result<Response, Problem> {
-    let from = Query::parse(uri.query(), &["from"])?.number("from", 0, 0, u64::MAX)?;
+    let from = Query::parse(uri.query(), &["from"])?.number("from", 0, 0, MOST)?;
     let held = permit(&shared)?;
     let (sender, receiver) = mpsc::channel(CHUNKS);
     let (from, _) = shared.serial.read(from, 0);

@@ -10,10 +10,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use axum::http::{HeaderMap, Uri, header};
 
 use super::token::Token;
+use crate::routes::page::is_of_the_page;
 use crate::wire::{Code, Problem};
-
-/// Paths that tell nothing of the machine: the page, which asks for the token itself.
-const OPEN_PATHS: [&str; 3] = ["/", "/page.js", "/page.css"];
 
 /// Checks requests that come over TCP.
 #[derive(Clone, Debug)]
@@ -43,7 +41,8 @@ impl Guard {
         }
         let mut given = headers.get_all(header::AUTHORIZATION).iter();
         let opens = matches!((given.next(), given.next()), (Some(one), None) if self.token.is_in(one.as_bytes()));
-        if opens || OPEN_PATHS.contains(&uri.path()) {
+        // The page tells nothing of the machine, and asks for the token itself.
+        if opens || is_of_the_page(uri.path()) {
             return Ok(());
         }
         Err(Problem::new(Code::Unauthorized, "the token is missing or wrong")
@@ -131,7 +130,7 @@ mod tests {
     #[test]
     fn without_the_token_nothing_is_told() {
         let host = ("host", "127.0.0.1");
-        for path in ["/api/v1/vm", "/metrics", "/openapi.json", "/events", "//", "/page.js/"] {
+        for path in ["/api/v1/vm", "/metrics", "/openapi.json", "/events", "//", "/page/page.js/", "/page/"] {
             assert_eq!(check(path, &[host]), Err(Code::Unauthorized), "{path}");
         }
         assert_eq!(check("/metrics", &[host, ("authorization", "Bearer x")]), Err(Code::Unauthorized));
