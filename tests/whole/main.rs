@@ -9,6 +9,7 @@
 mod bad_input;
 mod console;
 mod endings;
+mod experiment;
 mod images;
 mod machines;
 mod monitor;
@@ -43,6 +44,7 @@ fn main() {
         bad_input::trials(),
         pause_loops::trials(),
         pausing::trials(),
+        experiment::trials(),
     ];
     libtest_mimic::run(&arguments, groups.into_iter().flatten().collect()).exit();
 }

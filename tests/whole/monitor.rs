@@ -104,6 +104,18 @@ impl Monitor {
         self
     }
 
+    /// One more argument.
+    pub(crate) fn argument(mut self, argument: impl AsRef<std::ffi::OsStr>) -> Self {
+        self.command.arg(argument);
+        self
+    }
+
+    /// A variable of its environment.
+    pub(crate) fn env(mut self, name: &str, value: &Path) -> Self {
+        self.command.env(name, value);
+        self
+    }
+
     /// The directory it works in.
     pub(crate) fn directory(&self) -> &Path {
         self.directory.path()
@@ -137,6 +149,11 @@ impl Started {
     /// Its process id.
     pub(crate) fn pid(&self) -> Pid {
         Pid::from_child(&self.child)
+    }
+
+    /// The directory it works in.
+    pub(crate) fn directory(&self) -> &Path {
+        self.directory.path()
     }
 
     /// Sends it a signal.

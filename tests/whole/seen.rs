@@ -67,7 +67,7 @@ impl Report {
             Record::Cache(cache) => self.caches.push(cache),
             Record::Node(node) => self.nodes.push(node),
             Record::Distance(distance) => self.distances.push(distance),
-            Record::Missing(_) | Record::Error(_) | Record::Worker(_) | Record::Outcome(_) => {
+            Record::Missing(_) | Record::Error(_) | Record::Waiting(_) | Record::Worker(_) | Record::Outcome(_) => {
                 panic!("not part of a report: {record}")
             }
         }

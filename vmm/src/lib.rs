@@ -9,6 +9,7 @@ pub mod client;
 pub mod command;
 pub mod config;
 pub mod control;
+pub mod experiment;
 pub mod host;
 pub mod inspect;
 pub mod kvm;

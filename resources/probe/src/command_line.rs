@@ -73,6 +73,16 @@ words! {
 }
 
 words! {
+    /// What the workload waits for, all CPUs being up.
+    Wait {
+        /// Nothing.
+        None = "none",
+        /// A line on COM1: whoever runs several guests starts them all at once.
+        Line = "line",
+    }
+}
+
+words! {
     /// What is printed before the workload.
     Detail {
         /// A table and the machine-readable lines.
@@ -107,6 +117,8 @@ pub struct Command {
     pub send: Send,
     /// `report=full|lines|none`. Default full.
     pub detail: Detail,
+    /// `wait=none|line`. Default none.
+    pub wait: Wait,
 }
 
 impl Default for Command {
@@ -122,6 +134,7 @@ impl Default for Command {
             block_bytes: 16384,
             send: Send::Broadcast,
             detail: Detail::Full,
+            wait: Wait::None,
         }
     }
 }
@@ -165,7 +178,7 @@ impl fmt::Display for CommandError {
                 for (i, workload) in Workload::ALL.iter().enumerate() {
                     write!(f, "{}{}", if i == 0 { "" } else { ", " }, workload.word())?;
                 }
-                f.write_str(") or seconds, cpl, port, spins, hold, think, block, send, report")
+                f.write_str(") or seconds, cpl, port, spins, hold, think, block, send, report, wait")
             }
             Self::BadValue(word) => {
                 write!(f, "the probe guest does not take `{word}`: see resources/probe/README.md for the values")
@@ -217,6 +230,7 @@ impl Command {
             "block" => number(value, 64, 1 << 20).map(|v| self.block_bytes = v),
             "send" => Send::from_word(value).map(|v| self.send = v),
             "report" => Detail::from_word(value).map(|v| self.detail = v),
+            "wait" => Wait::from_word(value).map(|v| self.wait = v),
             _ => return None,
         })
     }
@@ -261,7 +275,8 @@ mod tests {
 
     #[test]
     fn every_key_is_set() {
-        let line = "ticket seconds=0.25 cpl=0 port=on spins=200 hold=7 think=0 block=64 send=each report=none";
+        let line =
+            "ticket seconds=0.25 cpl=0 port=on spins=200 hold=7 think=0 block=64 send=each report=none wait=line";
         let expected = Command {
             workload: Workload::Ticket,
             duration_ms: 250,
@@ -273,6 +288,7 @@ mod tests {
             block_bytes: 64,
             send: Send::Each,
             detail: Detail::None,
+            wait: Wait::Line,
         };
         assert_eq!(Command::parse(line), Ok(expected));
     }

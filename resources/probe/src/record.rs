@@ -233,6 +233,11 @@ records! {
         /// The pause port, if one is announced.
         pause_port: Option<u32>,
     }
+    /// The workload begins with the next line on COM1.
+    Waiting = "waiting" {
+        /// CPUs that will take part.
+        cpus: u32,
+    }
     /// What one CPU did in the workload.
     Worker = "worker" {
         /// Its position in MADT.

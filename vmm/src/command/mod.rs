@@ -25,6 +25,7 @@ use crate::bench::{self, BenchError};
 use crate::client::{self, CallError};
 use crate::config::cli::{self, CliError, Invocation, Placement};
 use crate::config::{self, ConfigError, MachineConfig, PrintError};
+use crate::experiment::{self, ExperimentError};
 use crate::host::output::tell;
 use crate::inspect::HostInspection;
 use crate::pause::ReplayError;
@@ -60,6 +61,9 @@ pub enum CommandError {
     /// A measurement.
     #[error(transparent)]
     Bench(#[from] BenchError),
+    /// An experiment.
+    #[error(transparent)]
+    Experiment(#[from] ExperimentError),
     /// A decision log that cannot be replayed.
     #[error(transparent)]
     Replay(#[from] ReplayError),
@@ -86,6 +90,7 @@ impl CommandError {
             Self::Cli(_) | Self::Config(_) => ExitStatus::Usage,
             Self::Sim(error) => error.status(),
             Self::Call(error) => error.status(),
+            Self::Experiment(error) => error.status(),
             Self::Print(_)
             | Self::OwnPath(_)
             | Self::Output(_)
@@ -131,6 +136,11 @@ pub fn execute(args: impl IntoIterator<Item = OsString>, started: Instant) -> Re
         Invocation::BenchPause(plan) => output(&bench::pause(&plan)?)?,
         Invocation::BenchPlacement(plan) => output(&bench::placement(&plan)?)?,
         Invocation::Sim(args) => output(&sim::run(&args)?)?,
+        Invocation::Experiment(args) => {
+            let answer = experiment::execute(&args)?;
+            output(&answer.text)?;
+            answer.status
+        }
         Invocation::Replay { log } => replay::run(&log)?,
         Invocation::Placement(Placement::Claims { config, json }) => {
             output(&placement::claims(&config.resolve()?, json)?)?

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use super::client::{CtlArgs, TopArgs};
-use super::{ConfigError, FileError, FileFormat, MachineConfig, SimArgs, file, shared_files};
+use super::{ConfigError, ExperimentArgs, FileError, FileFormat, MachineConfig, SimArgs, file, shared_files};
 use crate::bench::{BenchPlan, PlacementBenchPlan};
 
 /// What the user wants done.
@@ -54,6 +54,8 @@ pub enum Invocation {
     Ctl(Box<CtlArgs>),
     /// Watch a running machine.
     Top(Box<TopArgs>),
+    /// Run an experiment, or show what one brought.
+    Experiment(ExperimentArgs),
     /// Run a machine, or a shell, on an emulated host.
     Lab {
         /// Everything behind `lab`, as it was written.
@@ -190,6 +192,9 @@ enum Command {
     },
     /// Run a scenario on the simulated host: the same policies, at any size, without KVM
     Sim(Box<SimArgs>),
+    /// Run an overcommit experiment from a plan, and show what it brought
+    #[command(subcommand)]
+    Experiment(ExperimentArgs),
     /// Print who has which CPUs of this host, and what the next machine would get
     #[command(args_conflicts_with_subcommands = true)]
     Placement {
@@ -324,6 +329,7 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Invocation, Cli
         None => Invocation::Run { config: machine.into_config()?, check, print_config },
         Some(Command::Host { json }) => Invocation::Host { json },
         Some(Command::Sim(args)) => Invocation::Sim(args),
+        Some(Command::Experiment(args)) => Invocation::Experiment(args),
         Some(Command::Bench { what }) => what.into_invocation(),
         Some(Command::Replay { log }) => Invocation::Replay { log },
         Some(Command::Topology { machine, format }) => Invocation::Topology { config: machine.into_config()?, format },
@@ -361,6 +367,7 @@ mod tests {
             | Invocation::Sim(_)
             | Invocation::Ctl(_)
             | Invocation::Top(_)
+            | Invocation::Experiment(_)
             | Invocation::Lab { .. } => MachineConfig::default(),
         }
     }

@@ -4,6 +4,7 @@
 pub mod affinity;
 pub mod allocator;
 pub mod bpf;
+pub mod child;
 pub mod core_scheduling;
 pub mod facts;
 pub mod huge_pages;

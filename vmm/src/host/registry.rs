@@ -134,6 +134,12 @@ impl Registry {
         Ok(Self { own, others: vec![system] })
     }
 
+    /// The file that a user's experiments hold locked, one at a time.
+    #[must_use]
+    pub fn experiment_lock(&self) -> PathBuf {
+        self.own.join("experiment")
+    }
+
     /// A registry in one directory.
     #[must_use]
     pub fn at(directory: PathBuf) -> Self {

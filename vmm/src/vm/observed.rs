@@ -104,6 +104,7 @@ impl Observer {
             | Record::Cache(_)
             | Record::Node(_)
             | Record::Distance(_)
+            | Record::Waiting(_)
             | Record::Worker(_)
             | Record::Error(_)
             | Record::Done(_) => {}

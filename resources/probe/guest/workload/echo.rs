@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Echoes what arrives on COM1, by interrupt through the IOAPIC, until a line `quit`.
+//! What arrives on COM1, by interrupt through the IOAPIC: echoed until a line `quit`, or waited for until a line ends.
 //!
 //! Invariant: the pending word is cleared before the receiver is emptied, so that a byte that arrives in between
 //! raises it again.
@@ -11,9 +11,10 @@ use crate::apic;
 use crate::block::Block;
 use crate::memory::Identity;
 use crate::power;
-use crate::record::Status;
+use crate::record::{Status, Waiting};
 use crate::serial;
 use crate::service;
+use crate::smp;
 
 /// COM1's interrupt: ISA interrupt 4, which no override of ours moves.
 const PIN: u32 = 4;
@@ -22,20 +23,35 @@ unsafe extern "C" {
     static probe_serial_pending: AtomicU32;
 }
 
+/// Echoes until a line `quit`.
 pub(super) fn run(first: &Block, root: &Root) {
+    let mut line = Tail::default();
+    let ready = || serial::say!("probe: echo until a line \"quit\"");
+    each_byte(first, root, ready, |byte| {
+        serial::send(if byte == b'\r' { b"\n" } else { core::slice::from_ref(&byte) });
+        line.push(byte)
+    });
+}
+
+/// Waits until a line ends.
+pub(super) fn wait_for_line(first: &Block, root: &Root) {
+    let cpus = smp::present().count() as u32;
+    each_byte(first, root, || serial::say!("{}", Waiting { cpus }), |byte| byte == b'\r' || byte == b'\n');
+}
+
+/// Hands each byte that arrives to `take` until that is true; calls `ready` when none will be lost any more.
+fn each_byte(first: &Block, root: &Root, ready: impl FnOnce(), mut take: impl FnMut(u8) -> bool) {
     // SAFETY: a word of traps.S, only ever accessed as an atomic.
     let pending = unsafe { &probe_serial_pending };
     let ioapic = root.table(&Identity, b"APIC").and_then(acpi::ioapic);
     let ioapic = ioapic.unwrap_or_else(|| power::fail(Status::Machine, "missing", "ioapic"));
     apic::route(ioapic, PIN, apic::VECTOR_SERIAL, first.apic_id.load(Ordering::Relaxed));
     serial::listen();
-    serial::say!("probe: echo until a line \"quit\"");
-    let mut line = Tail::default();
+    ready();
     loop {
         pending.store(0, Ordering::Relaxed);
         while let Some(byte) = serial::receive() {
-            serial::send(if byte == b'\r' { b"\n" } else { core::slice::from_ref(&byte) });
-            if line.push(byte) {
+            if take(byte) {
                 return;
             }
         }

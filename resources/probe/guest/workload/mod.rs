@@ -18,7 +18,7 @@ use crate::acpi::Root;
 use crate::apic;
 use crate::block::Block;
 use crate::clock::Clocks;
-use crate::command_line::{Command, PortUse, Ring, Send, Workload};
+use crate::command_line::{Command, PortUse, Ring, Send, Wait, Workload};
 use crate::hardware::tsc;
 use crate::histogram::quantile;
 use crate::memory::Arena;
@@ -129,6 +129,9 @@ pub fn run(
     root: &Root,
     arena: &mut Arena,
 ) {
+    if command.wait == Wait::Line {
+        echo::wait_for_line(first, root);
+    }
     match command.workload {
         Workload::Report => {}
         Workload::Idle => smp::sleep(clocks, u64::from(command.duration_ms) * 1000),

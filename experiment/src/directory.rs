@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The run directory: everything that is needed to repeat an experiment, to go on with it, and to judge it.
+//!
+//! ```text
+//! plan.toml           the plan, as it was read
+//! run.json            RunInfo: seed, host, versions, host CPUs
+//! machines/NAME.toml  a guest of each workload, ratio and arm: `vmm --config machines/NAME.toml` runs one by hand
+//! cells/00042.json    CellRecord: raw samples, or why there are none
+//! lock                held by whoever runs it
+//! ```
+//! Invariant: a file is whole or not there; a cell that has a file is done.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use topology::cpu_set::CpuSet;
+use topology::id::HostCpu;
+
+use crate::host::HostState;
+use crate::lock::{HostLock, LockError};
+use crate::plan::{Plan, PlanError};
+use crate::sample::CellRecord;
+
+/// Version of the files of a run directory.
+const SCHEMA: u32 = 1;
+const PLAN: &str = "plan.toml";
+const INFO: &str = "run.json";
+const CELLS: &str = "cells";
+const MACHINES: &str = "machines";
+/// Greatest size of a file that is read back.
+const MOST_BYTES: u64 = 64 << 20;
+
+/// What a run is, beside its plan.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunInfo {
+    /// Version of the files, 1.
+    pub schema: u32,
+    /// Name of the plan.
+    pub plan: String,
+    /// Seed of the order.
+    pub seed: u64,
+    /// When it was begun, in seconds since 1970.
+    pub began_unix_s: u64,
+    /// Version of the monitor.
+    pub version: String,
+    /// Host CPUs that this process might use, of which the plan chose.
+    pub allowed: CpuSet<HostCpu>,
+    /// The host.
+    pub host: HostState,
+}
+
+impl RunInfo {
+    /// What is written down about a run that begins now.
+    #[must_use]
+    pub fn new(plan: &Plan, allowed: &CpuSet<HostCpu>, version: &str, host: HostState) -> Self {
+        Self {
+            schema: SCHEMA,
+            plan: plan.name.clone(),
+            seed: plan.seed,
+            began_unix_s: unix_s(),
+            version: version.to_owned(),
+            allowed: allowed.clone(),
+            host,
+        }
+    }
+}
+
+/// Seconds since 1970.
+#[must_use]
+pub fn unix_s() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
+}
+
+/// A run directory cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum DirectoryError {
+    /// There is something already.
+    #[error("{}: is there already and not empty; `vmm experiment resume` goes on with a run, --out names another \
+             directory", .0.display())]
+    Taken(PathBuf),
+    /// No run directory.
+    #[error("{}: cannot be read: {source}; name a directory that `vmm experiment run` made", .path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A file that is not what was written.
+    #[error("{}: {what}; it was changed by hand, or by another version", .path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// A file cannot be written.
+    #[error("{}: cannot be written: {source}; what was measured before is kept, and `vmm experiment resume` goes on",
+            .path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The plan in it.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// Somebody runs it.
+    #[error(transparent)]
+    Lock(#[from] LockError),
+}
+
+/// A run directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunDirectory {
+    path: PathBuf,
+}
+
+impl RunDirectory {
+    /// Makes one for a run that begins.
+    ///
+    /// # Errors
+    /// [`DirectoryError::Taken`], [`DirectoryError::Write`].
+    pub fn create(path: &Path, plan_text: &str, info: &RunInfo) -> Result<Self, DirectoryError> {
+        let written = |path: &Path| {
+            let path = path.to_owned();
+            move |source| DirectoryError::Write { path, source }
+        };
+        match fs::read_dir(path) {
+            Ok(mut entries) => {
+                if entries.next().is_some() {
+                    return Err(DirectoryError::Taken(path.to_owned()));
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(written(path)(error)),
+        }
+        for name in [CELLS, MACHINES] {
+            let below = path.join(name);
+            fs::create_dir_all(&below).map_err(written(&below))?;
+        }
+        let directory = Self { path: path.to_owned() };
+        directory.write(PLAN, plan_text.as_bytes())?;
+        directory.write(INFO, &json(info))?;
+        Ok(directory)
+    }
+
+    /// Opens one that is there.
+    ///
+    /// # Errors
+    /// [`DirectoryError`]: there is none, or it is damaged.
+    pub fn open(path: &Path) -> Result<(Self, Plan, RunInfo), DirectoryError> {
+        let directory = Self { path: path.to_owned() };
+        let info: RunInfo = directory.read(INFO)?;
+        if info.schema != SCHEMA {
+            let what = format!("schema {} instead of {SCHEMA}", info.schema);
+            return Err(DirectoryError::Damaged { path: path.join(INFO), what });
+        }
+        let (plan, _) = Plan::read(&path.join(PLAN), &info.allowed)?;
+        Ok((directory, plan, info))
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Keeps others from running it at the same time.
+    ///
+    /// # Errors
+    /// [`LockError`].
+    pub fn lock(&self) -> Result<HostLock, LockError> {
+        HostLock::take(&self.path.join("lock"), &format!("process {}", std::process::id()))
+    }
+
+    /// Where the configuration of a guest is; its directory is there.
+    #[must_use]
+    pub fn machine(&self, name: &str) -> PathBuf {
+        self.path.join(MACHINES).join(format!("{name}.toml"))
+    }
+
+    /// The cells that are done, in the order of the schedule.
+    ///
+    /// # Errors
+    /// [`DirectoryError::Read`], [`DirectoryError::Damaged`].
+    pub fn cells(&self) -> Result<Vec<CellRecord>, DirectoryError> {
+        let path = self.path.join(CELLS);
+        let unreadable = |source| DirectoryError::Read { path: path.clone(), source };
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&path).map_err(unreadable)? {
+            let name = entry.map_err(unreadable)?.file_name().to_string_lossy().into_owned();
+            // What is being written has another end.
+            if name.ends_with(".json") && !name.starts_with('.') {
+                names.push(name);
+            }
+        }
+        names.sort_unstable();
+        names.iter().map(|name| self.read(&format!("{CELLS}/{name}"))).collect()
+    }
+
+    /// Keeps what a cell brought.
+    ///
+    /// # Errors
+    /// [`DirectoryError::Write`]; nothing of the cell is left then.
+    pub fn keep(&self, record: &CellRecord) -> Result<(), DirectoryError> {
+        self.write(&format!("{CELLS}/{:05}.json", record.cell.number), &json(record))
+    }
+
+    /// Writes a file in one step.
+    ///
+    /// # Errors
+    /// [`DirectoryError::Write`]; the file is then as it was before.
+    pub fn write(&self, name: &str, bytes: &[u8]) -> Result<(), DirectoryError> {
+        let path = self.path.join(name);
+        write_whole(&path, bytes).map_err(|source| DirectoryError::Write { path, source })
+    }
+
+    fn read<T: DeserializeOwned>(&self, name: &str) -> Result<T, DirectoryError> {
+        let path = self.path.join(name);
+        let unreadable = |source| DirectoryError::Read { path: path.clone(), source };
+        if fs::metadata(&path).map_err(unreadable)?.len() > MOST_BYTES {
+            return Err(DirectoryError::Damaged { path, what: format!("longer than {MOST_BYTES} bytes") });
+        }
+        let text = fs::read_to_string(&path).map_err(unreadable)?;
+        serde_json::from_str(&text).map_err(|error| DirectoryError::Damaged { path, what: error.to_string() })
+    }
+}
+
+/// Writes beside the file and renames: whoever looks sees the old file or the whole new one.
+fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut file = tempfile::Builder::new().prefix(".").suffix(".part").tempfile_in(directory)?;
+    file.write_all(bytes)?;
+    // Only the owner may read a temporary file; results are for everybody.
+    fs::set_permissions(file.path(), std::os::unix::fs::PermissionsExt::from_mode(0o644))?;
+    file.persist(path).map_err(|error| error.error)?;
+    Ok(())
+}
+
+/// JSON with a newline at its end.
+#[must_use]
+pub fn json<T: Serialize>(value: &T) -> Vec<u8> {
+    let mut text = serde_json::to_vec_pretty(value).expect("invariant: plain data is JSON");
+    text.push(b'\n');
+    text
+}

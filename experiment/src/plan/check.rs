@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+//! From what is written to what can be carried out.
+//!
+//! Invariant: each refusal names the line and the key; nothing is corrected in silence.
+
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+
+use toml::Spanned;
+use topology::cpu_set::CpuSet;
+use topology::id::HostCpu;
+
+use super::arm::{self, Arm};
+use super::error::{PlanFault, Problem};
+use super::file::{self, GuestsFile, PlanFile};
+use super::guests::{GuestSet, Size};
+use super::{Load, Plan, Ratio, Workload};
+
+/// Workloads of the probe guest that count something, and so need no table.
+const KNOWN_WORKLOADS: [&str; 5] = ["ebizzy", "ring", "ticket", "ipi", "spin"];
+/// Most repetitions, warm-ups included.
+const REPETITIONS: RangeInclusive<u32> = 1..=1000;
+/// What the probe guest's clock allows.
+const WINDOW_MS: RangeInclusive<u32> = 10..=300_000;
+const TIME_LIMIT_S: RangeInclusive<u32> = 1..=3600;
+/// Of one guest, as KVM has it at most (KVM_MAX_VCPUS).
+const VCPUS: RangeInclusive<u32> = 1..=4096;
+const GUESTS: RangeInclusive<u32> = 1..=256;
+const NODES: RangeInclusive<u32> = 1..=64;
+const MEMORY_MIB: RangeInclusive<u32> = 16..=1 << 20;
+const LONGEST_NAME: usize = 40;
+
+/// Where in the text faults are.
+struct Places<'a>(&'a str);
+
+impl Places<'_> {
+    fn fault<T>(&self, key: &str, at: &Spanned<T>, problem: Problem) -> PlanFault {
+        PlanFault { line: file::line_of(self.0, at.span().start), key: key.to_owned(), problem }
+    }
+
+    fn line<T>(&self, at: &Spanned<T>) -> usize {
+        file::line_of(self.0, at.span().start)
+    }
+
+    fn within(&self, key: &str, value: &Spanned<u32>, range: &RangeInclusive<u32>) -> Result<u32, PlanFault> {
+        let found = *value.get_ref();
+        if range.contains(&found) {
+            return Ok(found);
+        }
+        Err(self.fault(key, value, out_of_range(found, range.start(), range.end())))
+    }
+
+    fn within_or(
+        &self,
+        key: &str,
+        value: Option<&Spanned<u32>>,
+        range: &RangeInclusive<u32>,
+        default: u32,
+    ) -> Result<u32, PlanFault> {
+        value.map_or(Ok(default), |value| self.within(key, value, range))
+    }
+
+    fn name(&self, key: &str, name: &Spanned<String>) -> Result<String, PlanFault> {
+        let text = name.get_ref();
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        if text.is_empty() || text.len() > LONGEST_NAME || !text.bytes().all(plain) || text.starts_with('.') {
+            return Err(self.fault(key, name, Problem::BadName { name: text.clone() }));
+        }
+        Ok(text.clone())
+    }
+
+    /// Every member of a list that has one, none twice.
+    fn distinct<T: Clone, U: PartialEq>(
+        &self,
+        key: &str,
+        list: &Spanned<Vec<Spanned<T>>>,
+        each: impl Fn(&Spanned<T>) -> Result<(String, U), PlanFault>,
+    ) -> Result<Vec<U>, PlanFault> {
+        if list.get_ref().is_empty() {
+            return Err(self.fault(key, list, Problem::Empty));
+        }
+        let mut all = Vec::new();
+        for item in list.get_ref() {
+            let (name, value) = each(item)?;
+            if all.contains(&value) {
+                return Err(self.fault(key, item, Problem::Twice { name }));
+            }
+            all.push(value);
+        }
+        Ok(all)
+    }
+}
+
+fn out_of_range(value: impl Display, least: impl Display, most: impl Display) -> Problem {
+    Problem::OutOfRange { value: value.to_string(), least: least.to_string(), most: most.to_string() }
+}
+
+pub(super) fn check(text: &str, file: PlanFile, allowed: &CpuSet<HostCpu>) -> Result<Plan, PlanFault> {
+    let places = Places(text);
+    let cpus = host_cpus(&places, file.guests.get_ref(), allowed)?;
+    let arms = arms(&places, &file)?;
+    let window_ms = places.within("window_ms", &file.window_ms, &WINDOW_MS)?;
+    // Time for a start and an end on a busy host, beside the work.
+    let default_limit = window_ms.div_ceil(1000) * 2 + 30;
+    let plan = Plan {
+        name: places.name("name", &file.name)?,
+        repetitions: places.within("repetitions", &file.repetitions, &REPETITIONS)?,
+        warm_up: places.within_or("warm_up", file.warm_up.as_ref(), &(0..=*REPETITIONS.end()), 0)?,
+        window_ms,
+        time_limit_s: time_limit(&places, &file, window_ms, default_limit)?,
+        loads: loads(&places, &file, &cpus)?,
+        workloads: workloads(&places, &file)?,
+        baseline: baseline(&places, &file, &arms)?,
+        arms,
+        cpus,
+        seed: file.seed,
+        description: file.description,
+    };
+    Ok(plan)
+}
+
+fn time_limit(places: &Places<'_>, file: &PlanFile, window_ms: u32, default: u32) -> Result<u32, PlanFault> {
+    let Some(limit) = &file.time_limit_s else { return Ok(default.min(*TIME_LIMIT_S.end())) };
+    let found = places.within("time_limit_s", limit, &TIME_LIMIT_S)?;
+    let least = window_ms / 1000 + 1;
+    if found < least {
+        return Err(places.fault("time_limit_s", limit, out_of_range(found, least, TIME_LIMIT_S.end())));
+    }
+    Ok(found)
+}
+
+fn host_cpus(
+    places: &Places<'_>,
+    guests: &GuestsFile,
+    allowed: &CpuSet<HostCpu>,
+) -> Result<CpuSet<HostCpu>, PlanFault> {
+    let Some(written) = &guests.cpus else { return Ok(allowed.clone()) };
+    let asked: CpuSet<HostCpu> = written.get_ref().parse().map_err(|error: topology::cpu_set::CpuSetError| {
+        places.fault("cpus", written, Problem::Text(error.to_string()))
+    })?;
+    if asked.is_empty() {
+        return Err(places.fault("cpus", written, Problem::Empty));
+    }
+    if !asked.iter().all(|cpu| allowed.contains(cpu)) {
+        let problem = Problem::Cpus { asked: asked.to_string(), allowed: allowed.to_string() };
+        return Err(places.fault("cpus", written, problem));
+    }
+    Ok(asked)
+}
+
+fn loads(places: &Places<'_>, file: &PlanFile, cpus: &CpuSet<HostCpu>) -> Result<Vec<Load>, PlanFault> {
+    let guests = file.guests.get_ref();
+    let size = match (&guests.count, &guests.vcpus) {
+        (Some(count), None) => Size::Count(places.within("count", count, &GUESTS)?),
+        (None, Some(vcpus)) => Size::Vcpus(places.within("vcpus", vcpus, &VCPUS)?),
+        (Some(_), Some(both)) => return Err(places.fault("guests", both, Problem::Size("both"))),
+        (None, None) => return Err(places.fault("guests", &file.guests, Problem::Size("neither"))),
+    };
+    let nodes = places.within_or("nodes", guests.nodes.as_ref(), &NODES, 1)?;
+    let host_cpus = u32::try_from(cpus.len()).unwrap_or(u32::MAX);
+    let memory_mib = places.within_or("memory_mib", guests.memory_mib.as_ref(), &MEMORY_MIB, 64)?;
+    places.distinct("overcommit", &file.overcommit, |written| {
+        let (least, most) = Ratio::RANGE;
+        let found = *written.get_ref();
+        let ratio = Ratio::new(found);
+        let ratio = ratio.ok_or_else(|| {
+            let problem = match (least..=most).contains(&found) {
+                true => Problem::Text(format!("{found} has more than three decimals")),
+                false => out_of_range(found, least, most),
+            };
+            places.fault("overcommit", written, problem)
+        })?;
+        let refused = |why| places.fault("overcommit", written, Problem::Ratio { why });
+        let (count, vcpus) = size.at(ratio, host_cpus).map_err(refused)?;
+        if !VCPUS.contains(&vcpus) || !GUESTS.contains(&count) {
+            let most = format!("{} guests of {}", GUESTS.end(), VCPUS.end());
+            return Err(refused(format!("{ratio} is {count} guests of {vcpus} vCPUs, more than {most}")));
+        }
+        if nodes > vcpus {
+            return Err(refused(format!("{ratio} is {vcpus} vCPUs a guest, fewer than its {nodes} nodes")));
+        }
+        Ok((ratio.to_string(), Load { ratio, guests: GuestSet { count, vcpus, nodes, memory_mib } }))
+    })
+}
+
+fn workloads(places: &Places<'_>, file: &PlanFile) -> Result<Vec<Workload>, PlanFault> {
+    let named = file.workload.iter().map(|one| one.name.get_ref().as_str());
+    let known: Vec<&str> = KNOWN_WORKLOADS.into_iter().chain(named).collect();
+    for workload in &file.workload {
+        places.name("name", &workload.name)?;
+    }
+    let mut lines = file.workloads.get_ref().iter().map(|name| places.line(name)).collect::<Vec<_>>().into_iter();
+    let probes = places.distinct("workloads", &file.workloads, |name| {
+        let text = name.get_ref();
+        let own = file.workload.iter().find(|one| one.name.get_ref() == text);
+        let probe = match own {
+            Some(own) => own.probe.get_ref().clone(),
+            None if KNOWN_WORKLOADS.contains(&text.as_str()) => text.clone(),
+            None => return Err(places.fault("workloads", name, unknown("workload", text, &known))),
+        };
+        Ok((text.clone(), (text.clone(), probe)))
+    })?;
+    Ok(probes.into_iter().map(|(name, probe)| Workload { name, probe, line: lines.next().unwrap_or(1) }).collect())
+}
+
+fn arms(places: &Places<'_>, file: &PlanFile) -> Result<Vec<Arm>, PlanFault> {
+    let named = file.arm.iter().map(|arm| arm.name.get_ref().as_str());
+    let mut known: Vec<&str> = arm::known_names().collect();
+    known.extend(named);
+    for arm in &file.arm {
+        places.name("name", &arm.name)?;
+    }
+    let found = places.distinct("arms", &file.arms, |name| {
+        let text = name.get_ref();
+        let own = file.arm.iter().find(|arm| arm.name.get_ref() == text);
+        let (settings, line) = match own {
+            Some(own) => (own.settings(), places.line(&own.name)),
+            None => {
+                let settings = arm::known(text);
+                let missing = || places.fault("arms", name, unknown("arm", text, &known));
+                (settings.ok_or_else(missing)?, places.line(name))
+            }
+        };
+        Ok((text.clone(), Named(Arm { name: text.clone(), settings, line })))
+    })?;
+    Ok(found.into_iter().map(|named| named.0).collect())
+}
+
+/// Arms are the same if their names are.
+struct Named(Arm);
+
+impl PartialEq for Named {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.name == other.0.name
+    }
+}
+
+fn baseline(places: &Places<'_>, file: &PlanFile, arms: &[Arm]) -> Result<usize, PlanFault> {
+    let Some(name) = &file.baseline else { return Ok(0) };
+    let names: Vec<&str> = arms.iter().map(|arm| arm.name.as_str()).collect();
+    let found = names.iter().position(|known| known == name.get_ref());
+    found.ok_or_else(|| places.fault("baseline", name, unknown("arm", name.get_ref(), &names)))
+}
+
+fn unknown(what: &'static str, name: &str, known: &[&str]) -> Problem {
+    let distance = |other: &str| strsim::damerau_levenshtein(name, other);
+    let near = known.iter().filter(|other| distance(other) <= (other.len() / 3).max(1));
+    let nearest = near.min_by_key(|other| distance(other));
+    Problem::Unknown {
+        what,
+        name: name.to_owned(),
+        nearest: nearest.map(|name| (*name).to_owned()),
+        known: known.join(", "),
+    }
+}

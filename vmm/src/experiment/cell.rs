@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A cell: guests that come up, begin together, and end, or are ended when their time is up.
+//!
+//! Invariant: whatever happens, no guest is left when the cell is done.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use ::experiment::directory::RunDirectory;
+use ::experiment::plan::Plan;
+use ::experiment::runner::{Bench, CellEnd};
+use ::experiment::sample::GuestSample;
+use ::experiment::schedule::Cell;
+
+use super::guest::{Guest, Message, Told};
+use super::{machine, sample};
+use crate::host::signals::EndingSignals;
+
+/// How often signals and ends are looked for while nothing is told.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// Runs cells with the probe guest, natively.
+pub(super) struct NativeBench<'a> {
+    /// This program.
+    pub(super) program: PathBuf,
+    /// Where machines are, and reports go.
+    pub(super) directory: &'a RunDirectory,
+    /// The signals that end a run.
+    pub(super) signals: EndingSignals,
+    /// One came.
+    pub(super) interrupted: bool,
+}
+
+impl Bench for NativeBench<'_> {
+    fn run(&mut self, plan: &Plan, cell: &Cell) -> Result<Vec<GuestSample>, CellEnd> {
+        let limit = Duration::from_secs(plan.time_limit_s.into());
+        let mut guests = self.start(plan, cell, Instant::now() + limit)?;
+        guests.each(self, Told::Ready, "come up")?;
+        guests.begin()?;
+        guests.each(self, Told::Result, "bring its result")?;
+        guests.each(self, Told::Closed, "end")?;
+        guests.samples(self)
+    }
+
+    fn is_interrupted(&mut self) -> bool {
+        // Signals that cannot be read any more must not go on for ever either.
+        self.interrupted |= !matches!(self.signals.take(), Ok(None));
+        self.interrupted
+    }
+}
+
+impl NativeBench<'_> {
+    fn start(&self, plan: &Plan, cell: &Cell, deadline: Instant) -> Result<Guests, CellEnd> {
+        let config = self.directory.machine(&machine::name(plan, (cell.workload, cell.load, cell.arm)));
+        let (sender, messages) = mpsc::channel();
+        let count = plan.loads[cell.load].guests.count as usize;
+        let mut guests = Guests { all: Vec::new(), messages, told: vec![Vec::new(); count], deadline };
+        for number in 0..count {
+            let report = self.directory.path().join(format!(".guest-{number}.json"));
+            let guest = Guest::start(&self.program, &config, report, number, sender.clone());
+            guests.all.push(guest.map_err(|error| failed(number, format!("cannot be started: {error}")))?);
+        }
+        Ok(guests)
+    }
+}
+
+/// The guests of a cell; dropping them ends them.
+struct Guests {
+    all: Vec<Guest>,
+    messages: Receiver<Message>,
+    /// What each told, and when.
+    told: Vec<Vec<(Told, Instant)>>,
+    deadline: Instant,
+}
+
+impl Guests {
+    fn when(&self, guest: usize, told: Told) -> Option<Instant> {
+        self.told[guest].iter().find(|(one, _)| *one == told).map(|(_, at)| *at)
+    }
+
+    /// Waits until every guest has told `wanted`; `what` says in words what one that does not fails to do.
+    fn each(&mut self, bench: &mut NativeBench<'_>, wanted: Told, what: &str) -> Result<(), CellEnd> {
+        while let Some(missing) = (0..self.all.len()).find(|guest| self.when(*guest, wanted).is_none()) {
+            if bench.is_interrupted() {
+                return Err(CellEnd::Interrupted);
+            }
+            let ended = (0..self.all.len())
+                .find(|guest| self.when(*guest, wanted).is_none() && self.when(*guest, Told::Closed).is_some());
+            if let Some(guest) = ended {
+                return Err(self.how_it_ended(guest, &format!("ended and did not {what}")));
+            }
+            if Instant::now() > self.deadline {
+                return Err(failed(missing, format!("did not {what} within the time limit, and was ended")));
+            }
+            match self.messages.recv_timeout(LOOK_EVERY) {
+                Ok(message) => self.told[message.guest].push((message.told, message.at)),
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets all workloads begin, one directly after the other.
+    fn begin(&mut self) -> Result<(), CellEnd> {
+        for (number, guest) in self.all.iter_mut().enumerate() {
+            guest.begin().map_err(|error| failed(number, format!("cannot be told to begin: {error}")))?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the processes, and reads what they left.
+    fn samples(&mut self, bench: &mut NativeBench<'_>) -> Result<Vec<GuestSample>, CellEnd> {
+        let first = (0..self.all.len()).filter_map(|guest| self.when(guest, Told::Result)).min();
+        let mut samples = Vec::with_capacity(self.all.len());
+        for number in 0..self.all.len() {
+            let status = self.status(bench, number)?;
+            if !status.success() {
+                return Err(self.how_it_ended(number, &format!("ended with {status}")));
+            }
+            let report = self.all[number].report().map_err(|why| failed(number, why))?;
+            let late = self.when(number, Told::Result).zip(first).map(|(at, first)| at.duration_since(first));
+            let late_us = late.map_or(0, |late| u64::try_from(late.as_micros()).unwrap_or(u64::MAX));
+            let no_result = || failed(number, "its report has no result of a workload".to_owned());
+            samples.push(sample::of(&report, late_us).ok_or_else(no_result)?);
+        }
+        Ok(samples)
+    }
+
+    fn status(&mut self, bench: &mut NativeBench<'_>, number: usize) -> Result<std::process::ExitStatus, CellEnd> {
+        loop {
+            let status = self.all[number].try_wait();
+            match status.map_err(|error: io::Error| failed(number, format!("cannot be waited for: {error}")))? {
+                Some(status) => return Ok(status),
+                None if bench.is_interrupted() => return Err(CellEnd::Interrupted),
+                None if Instant::now() > self.deadline => {
+                    return Err(failed(number, "did not end within the time limit, and was ended".to_owned()));
+                }
+                None => std::thread::sleep(Duration::from_millis(1)),
+            }
+        }
+    }
+
+    /// A guest whose output is closed, with what its monitor said.
+    fn how_it_ended(&mut self, number: usize, what: &str) -> CellEnd {
+        let said = self.all[number].last_words();
+        failed(number, format!("{what}; its monitor said: {said}"))
+    }
+}
+
+fn failed(guest: usize, why: String) -> CellEnd {
+    CellEnd::Failed(format!("guest {guest} {why}"))
+}

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `vmm experiment run` and `resume`: from a plan to a run directory full of cells.
+//!
+//! Invariant: everything that can be refused is refused before the directory is made and the first guest starts.
+
+use std::fmt::Write;
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use ::experiment::directory::{RunDirectory, RunInfo, unix_s};
+use ::experiment::host::{self, HostState};
+use ::experiment::lock::HostLock;
+use ::experiment::plan::{MONITOR_MIB, Plan, PlanError};
+use ::experiment::runner::{self, Progress, RunEnd};
+use ::experiment::sample::Outcome;
+use ::experiment::schedule::{expected_ms, name, schedule};
+
+use super::cell::NativeBench;
+use super::{Answer, ExperimentError, machine, told};
+use crate::host::output::tell;
+use crate::host::registry::Registry;
+use crate::host::signals::EndingSignals;
+use crate::host::{affinity, facts};
+use crate::report::ExitStatus;
+
+/// Runs a plan from its beginning.
+pub(super) fn run(path: &Path, out: Option<&Path>, dry_run: bool) -> Result<Answer, ExperimentError> {
+    let allowed = affinity::of_this_thread().map_err(ExperimentError::Affinity)?;
+    let (plan, text) = Plan::read(path, &allowed)?;
+    let refused = |fault| PlanError::Content { path: path.to_owned(), fault: Box::new(fault) };
+    let machines = machine::all(&plan).map_err(refused)?;
+    fits(&plan)?;
+    if dry_run {
+        return Ok(Answer { text: schedule_text(&plan), status: ExitStatus::PoweredOff });
+    }
+    let out = out.map_or_else(|| PathBuf::from(format!("{}-{}", plan.name, unix_s())), Path::to_path_buf);
+    let _only = only_one(&plan, &out)?;
+    let host = HostState::of_this_host(&facts::kvm_kind().to_string());
+    let info = RunInfo::new(&plan, &allowed, env!("CARGO_PKG_VERSION"), host);
+    let directory = RunDirectory::create(&out, &text, &info)?;
+    for (name, text) in &machines {
+        directory.write(&format!("machines/{name}.toml"), text.as_bytes())?;
+    }
+    carry_out(&directory, &plan)
+}
+
+/// Goes on with a run.
+pub(super) fn resume(path: &Path) -> Result<Answer, ExperimentError> {
+    let (directory, plan, info) = RunDirectory::open(path)?;
+    let _only = only_one(&plan, path)?;
+    fits(&plan)?;
+    let host = HostState::of_this_host(&facts::kvm_kind().to_string());
+    for difference in info.host.differences(&host) {
+        tell(&format!("vmm: warning: the host is another than when the run began: {difference}\n"));
+    }
+    carry_out(&directory, &plan)
+}
+
+fn only_one(plan: &Plan, out: &Path) -> Result<HostLock, ExperimentError> {
+    let who = format!("process {}, plan {}, into {}", std::process::id(), plan.name, out.display());
+    Ok(HostLock::take(&Registry::of_this_user()?.experiment_lock(), &who)?)
+}
+
+/// Refuses guests that the host has no memory for. Where it does not say how much it has, nothing is refused.
+fn fits(plan: &Plan) -> Result<(), ExperimentError> {
+    let (needed_mib, guests) = plan.most_memory();
+    match host::available_mib() {
+        Some(available_mib) if needed_mib > available_mib => Err(ExperimentError::Memory {
+            count: guests.count,
+            memory_mib: guests.memory_mib,
+            monitor_mib: MONITOR_MIB,
+            needed_mib,
+            available_mib,
+        }),
+        _ => Ok(()),
+    }
+}
+
+fn carry_out(directory: &RunDirectory, plan: &Plan) -> Result<Answer, ExperimentError> {
+    let _lock = directory.lock()?;
+    let signals = EndingSignals::block().map_err(ExperimentError::Signals)?;
+    // Guests inherit it: whatever their arm says about placement, they stay on these CPUs.
+    affinity::pin_this_thread(plan.cpus.iter()).map_err(ExperimentError::Affinity)?;
+    let program = std::env::current_exe().map_err(ExperimentError::OwnPath)?;
+    let mut bench = NativeBench { program, directory, signals, interrupted: false };
+    let mut line = Line { is_terminal: io::stderr().is_terminal() };
+    let end = runner::run(directory, plan, &mut bench, |progress| line.draw(progress))?;
+    let RunEnd { done, failed, cells, interrupted } = end;
+    if failed > 0 {
+        tell(&format!("vmm: {failed} of {done} cells brought no number; the report says which and why\n"));
+    }
+    if interrupted {
+        let path = directory.path().display();
+        tell(&format!("vmm: interrupted after {done} of {cells} cells; `vmm experiment resume {path}` goes on\n"));
+        return told(directory.path(), ExitStatus::MonitorError);
+    }
+    told(directory.path(), ExitStatus::PoweredOff)
+}
+
+/// How far the run is, for whoever watches.
+struct Line {
+    is_terminal: bool,
+}
+
+impl Line {
+    /// A line that is drawn over on a terminal; elsewhere a line for each twentieth, and for each cell that failed.
+    fn draw(&mut self, progress: &Progress<'_>) {
+        let text = said(progress);
+        let last = progress.done == progress.cells;
+        let twentieth = progress.done.is_multiple_of(progress.cells.div_ceil(20));
+        if let Outcome::Failed(why) = &progress.record.outcome {
+            tell(&format!("{}vmm: {}: {why}\n", if self.is_terminal { "\r\x1b[K" } else { "" }, progress.record.name));
+        }
+        if self.is_terminal {
+            tell(&format!("\r\x1b[K{text}{}", if last { "\n" } else { "" }));
+        } else if last || twentieth {
+            tell(&format!("{text}\n"));
+        }
+    }
+}
+
+fn said(progress: &Progress<'_>) -> String {
+    let brought = match &progress.record.outcome {
+        Outcome::Measured(samples) => {
+            format!("{:.0} operations/s", samples.iter().map(|guest| guest.operations_per_s).sum::<f64>())
+        }
+        Outcome::Failed(_) => "failed".to_owned(),
+    };
+    let Progress { done, cells, record, left } = progress;
+    format!("[{done}/{cells}] {}: {brought}, {} left", record.name, clock(*left))
+}
+
+fn clock(time: Duration) -> String {
+    let seconds = time.as_secs();
+    format!("{}:{:02}", seconds / 60, seconds % 60)
+}
+
+/// What `--dry-run` prints.
+fn schedule_text(plan: &Plan) -> String {
+    let cells = schedule(plan);
+    let mut text = format!(
+        "{}: {} cells on host CPUs {}, {} at about {} ms each\n\n",
+        plan.name,
+        cells.len(),
+        plan.cpus,
+        clock(Duration::from_millis(expected_ms(plan, cells.len(), None))),
+        expected_ms(plan, 1, None)
+    );
+    for load in &plan.loads {
+        let guests = load.guests;
+        let _ = writeln!(
+            text,
+            "{:>6}: {} guests of {} vCPUs, {} MiB in all",
+            load.ratio.to_string(),
+            guests.count,
+            guests.vcpus,
+            guests.all_mib()
+        );
+    }
+    text.push('\n');
+    for cell in &cells {
+        let _ = writeln!(text, "{:>5}  {}", cell.number + 1, name(plan, cell));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_schedule_is_shown_with_its_time() {
+        let text = "name = \"x\"\nrepetitions = 1\nwindow_ms = 940\novercommit = [1, 4]\nworkloads = [\"ring\"]\n\
+                    arms = [\"off\"]\n[guests]\nvcpus = 2\ncpus = \"0-1\"\n";
+        let plan = Plan::parse(text, &"0-1".parse().expect("a list")).expect("a plan");
+        let shown = schedule_text(&plan);
+        assert!(shown.starts_with("x: 2 cells on host CPUs 0-1, 0:02 at about 1000 ms each\n"), "{shown}");
+        assert!(shown.contains("4x: 4 guests of 2 vCPUs, 320 MiB in all"), "{shown}");
+        assert!(shown.contains("ring 1x off #1"), "{shown}");
+    }
+
+    #[test]
+    fn guests_that_do_not_fit_are_refused_with_their_sum() {
+        let text = "name = \"x\"\nrepetitions = 1\nwindow_ms = 940\novercommit = [64]\nworkloads = [\"ring\"]\n\
+                    arms = [\"off\"]\n[guests]\nvcpus = 1\nmemory_mib = 1048576\ncpus = \"0\"\n";
+        let plan = Plan::parse(text, &"0".parse().expect("a list")).expect("a plan");
+        let refused = fits(&plan).expect_err("64 TiB");
+        assert_eq!(refused.status(), ExitStatus::Usage);
+        assert!(refused.to_string().contains("are 67109888 MiB, of which"), "{refused}");
+    }
+}
