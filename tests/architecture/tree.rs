@@ -13,7 +13,7 @@ const MOST_PRODUCTION_LINES: usize = 400;
 const OUTGROWN: &[(&str, usize)] = &[];
 
 /// Ends of the names of files that are source.
-const SOURCES: [&str; 8] = [".rs", ".c", ".h", ".S", ".s", ".ld", ".sh", ".py"];
+const SOURCES: [&str; 10] = [".rs", ".c", ".h", ".S", ".s", ".ld", ".sh", ".py", ".js", ".css"];
 
 /// A script may start with its interpreter.
 const LICENCE_WITHIN_LINES: usize = 2;
