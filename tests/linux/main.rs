@@ -6,8 +6,11 @@
 //! have a lab every test is reported as ignored, with the reason; so is, by default, one whose lab hosts stopped by themselves. What was tried and what came out: docs/linux-guests.md.
 
 mod complaints;
+mod exits;
 mod guests;
+mod hwloc;
 mod kernels;
+mod loading;
 mod monitor;
 mod offers;
 mod power;
@@ -24,7 +27,15 @@ fn main() {
     let mut arguments = Arguments::from_args();
     // Two emulators at once on a small machine make both slow enough to be taken for hung.
     arguments.test_threads.get_or_insert(1);
-    let trials = [kernels::trials(), shapes::trials(), power::trials(), offers::trials(), stopped::trials()];
+    let trials = [
+        kernels::trials(),
+        shapes::trials(),
+        loading::trials(),
+        power::trials(),
+        offers::trials(),
+        exits::trials(),
+        stopped::trials(),
+    ];
     libtest_mimic::run(&arguments, trials.into_iter().flatten().collect()).exit();
 }
 

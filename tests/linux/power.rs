@@ -28,7 +28,10 @@ fn ends() -> Result<Completion, Failed> {
         Guest {
             modules: vec!["pvpanic", "pvpanic-mmio"],
             command_line: "panic=5 crashkernel=64M".to_owned(),
-            ..guest("panic", &with_modules(&format!("load pvpanic pvpanic-mmio; {panic}")))
+            ..guest(
+                "panic",
+                &with_modules(&format!("load pvpanic pvpanic-mmio; grep 'Crash kernel' /proc/iomem; {panic}")),
+            )
         },
         Guest {
             modules: vec!["button", "evdev"],
@@ -51,6 +54,9 @@ fn ends() -> Result<Completion, Failed> {
         for (name, status) in wanted {
             let ended = runs[name].ended_with(status);
             ended.map_err(|error| format!("{name}: {}", error.message().unwrap_or_default()))?;
+        }
+        if !runs["panic"].console.contains(": Crash kernel") {
+            return Err(format!("no memory was kept for a crash kernel: {}", runs["panic"].console).into());
         }
         if runs["power_button"].console.contains("the button was pressed") {
             Ok(())

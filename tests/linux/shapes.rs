@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Linux sees the machine that was asked for: CPUs, caches, nodes, distances, scheduler domains.
+//! Linux and hwloc see the machine that was asked for: CPUs, caches, nodes, distances, scheduler domains.
 
 use lab::packages::{Flavour, Series};
 use libtest_mimic::{Completion, Failed, Trial};
 
-use crate::guests::{self, Guest};
-use crate::{Set, complaints, none_of, seen, trial};
+use crate::guests::{self, Guest, LARGE_GUEST_LIMIT_S};
+use crate::{Set, complaints, hwloc, none_of, seen, trial};
 
 const KERNEL: (Series, Flavour) = (Series::V6_12, Flavour::Cloud);
 
@@ -58,7 +58,13 @@ pub(crate) fn trials() -> Vec<Trial> {
 
 fn are_seen(machines: &[Machine]) -> Result<Completion, Failed> {
     let guest = |&(name, machine): &Machine| Guest {
-        script: include_str!("../../resources/guest/see-topology.sh").to_owned(),
+        script: concat!(
+            include_str!("../../resources/guest/see-topology.sh"),
+            include_str!("../../resources/guest/see-hwloc.sh")
+        )
+        .to_owned(),
+        programs: vec![("hwloc-nox", "/usr/bin/lstopo-no-graphics")],
+        limit_s: LARGE_GUEST_LIMIT_S,
         ..Guest::new(name, KERNEL, machine)
     };
     let guests: Vec<Guest> = machines.iter().map(guest).collect();
@@ -69,7 +75,8 @@ fn are_seen(machines: &[Machine]) -> Result<Completion, Failed> {
             let complaints = complaints::of(&run.console);
             problems.extend(complaints.into_iter().map(|line| format!("{name}: {line}")));
             let differences = seen::differences(&run.console, &run.doctor);
-            problems.extend(differences.into_iter().map(|line| format!("{name}: {line}")));
+            let by_hwloc = hwloc::differences(&run.console, &run.doctor);
+            problems.extend(differences.into_iter().chain(by_hwloc).map(|line| format!("{name}: {line}")));
         }
         none_of("Linux complains, or sees another machine", &problems)
     })

@@ -11,6 +11,7 @@
 mod apt;
 mod kernel;
 mod program;
+mod vmlinux;
 
 use std::env;
 use std::fs::{self, File};

@@ -5,6 +5,7 @@
 //! all of them are there, or the program is not available.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use super::{Store, remove};
@@ -14,6 +15,7 @@ use crate::unavailable::LabUnavailable;
 const LIST_LIMIT: Duration = Duration::from_secs(60);
 /// Where the dynamic linker of Debian's amd64 is named, and where it looks.
 const LINKER: &str = "/lib64/ld-linux-x86-64.so.2";
+const NO_LINKER: &str = "the package of its dynamic linker holds none";
 const LIBRARIES: &str = "/lib/x86_64-linux-gnu";
 
 impl Store {
@@ -22,9 +24,9 @@ impl Store {
         let root = self.unpacked(package, |apt, archives| apt.download_with_dependencies(package, archives))?;
         let missing = |what: &str| LabUnavailable::new(format!("{path} of {package}"), what, remove(&root));
         let program = root.join(path.trim_start_matches('/'));
-        let linker = linker_below(&root).ok_or_else(|| missing("the package of its dynamic linker holds none"))?;
-        let mut command = child::bound_to_us(&linker);
-        command.arg("--library-path").arg(library_path(&root)).arg("--list").arg(&program);
+        let linker = linker_below(&root).ok_or_else(|| missing(NO_LINKER))?;
+        let mut command = linked(&linker, &root);
+        command.arg("--list").arg(&program);
         let listed = child::output(&mut command, LIST_LIMIT, "remove the lab's cache so that it is fetched again")?;
         let mut files = vec![(path.to_owned(), program.clone()), (LINKER.to_owned(), linker)];
         for (name, place) in libraries(&String::from_utf8_lossy(&listed)) {
@@ -33,6 +35,36 @@ impl Store {
         }
         Ok(files)
     }
+}
+
+impl Store {
+    /// Other files of `package` and what it depends on, by their places in it: name of the file, and file here.
+    pub fn files(&self, package: &str, places: &[&str]) -> Result<Vec<(String, PathBuf)>, LabUnavailable> {
+        let root = self.unpacked(package, |apt, archives| apt.download_with_dependencies(package, archives))?;
+        let file = |place: &&str| {
+            let path = root.join(place);
+            let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).filter(|_| path.is_file());
+            let missing = || LabUnavailable::new(format!("{place} of {package}"), "it is not there", remove(&root));
+            Ok((name.ok_or_else(missing)?, path))
+        };
+        places.iter().map(file).collect()
+    }
+
+    /// A command that runs the program `path` of `package` on this machine, with the libraries that it came with.
+    pub(super) fn command_of(&self, package: &str, path: &str) -> Result<Command, LabUnavailable> {
+        let root = self.unpacked(package, |apt, archives| apt.download_with_dependencies(package, archives))?;
+        let missing = || LabUnavailable::new(format!("{path} of {package}"), NO_LINKER, remove(&root));
+        let mut command = linked(&linker_below(&root).ok_or_else(missing)?, &root);
+        command.arg(root.join(path.trim_start_matches('/')));
+        Ok(command)
+    }
+}
+
+/// The dynamic linker, to be given a program of the same unpacked system.
+fn linked(linker: &Path, root: &Path) -> Command {
+    let mut command = child::bound_to_us(linker);
+    command.arg("--library-path").arg(library_path(root));
+    command
 }
 
 /// The dynamic linker of an unpacked system, before and after the merge of /lib into /usr.
