@@ -2,7 +2,7 @@
 //! One run in a child process: started, waited for with a deadline, its report read.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
@@ -74,7 +74,7 @@ pub(super) fn seconds(milliseconds: u32) -> String {
 /// Runs a small machine for `milliseconds` of its workload, and reads its report. `run` names it in errors.
 pub(super) fn report_of(run: &str, arguments: &[String], milliseconds: u32) -> Result<Report, ChildError> {
     let start = |source| ChildError::Start { run: run.to_owned(), source };
-    let report = ReportFile::new();
+    let report = ScratchFile::new("json");
     let command = std::env::current_exe().map_err(start)?;
     let mut child = Command::new(command)
         .args(["--memory", "64M", "--serial", "none"])
@@ -125,18 +125,24 @@ fn sample(report: &Report) -> Option<Sample> {
     })
 }
 
-/// A name for a report in the directory for temporary files; the file goes when this is dropped.
-struct ReportFile(PathBuf);
+/// A name in the directory for temporary files; the file goes when this is dropped.
+pub(super) struct ScratchFile(PathBuf);
 
-impl ReportFile {
-    fn new() -> Self {
+impl ScratchFile {
+    /// A name that ends in `.EXTENSION`.
+    pub(super) fn new(extension: &str) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        Self(std::env::temp_dir().join(format!("vmm-bench-{}-{number}.json", std::process::id())))
+        Self(std::env::temp_dir().join(format!("vmm-bench-{}-{number}.{extension}", std::process::id())))
+    }
+
+    /// The name.
+    pub(super) fn path(&self) -> &Path {
+        &self.0
     }
 }
 
-impl Drop for ReportFile {
+impl Drop for ScratchFile {
     fn drop(&mut self) {
         // A run that failed wrote none.
         let _ = std::fs::remove_file(&self.0);

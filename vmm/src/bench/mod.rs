@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `vmm bench`: the same guest under different handling of its pause loops (`pause`), or placed and not placed beside a busy
-//! task (`placement`), in paired runs.
+//! `vmm bench`: the same guest under different handling of its pause loops (`pause`), placed and not placed beside a busy task
+//! (`placement`), or asked and not asked over its API (`api`), in paired runs.
 //!
 //! Each run is a child process of this same binary with `--report`; arms of a cell take turns, so that whatever else the
 //! host does meets all of them alike. Invariant: every child has a deadline and is ended by its handle.
 
+mod api;
 mod cell;
 mod child;
 mod placement;
@@ -18,6 +19,7 @@ use topology::id::HostCpu;
 
 use crate::host::affinity;
 
+pub use api::{ApiArm, ApiBenchPlan, ApiMeasured, ApiSample, Round, api};
 pub use cell::{Arm, Cell};
 pub use child::ChildError;
 pub use placement::{PlacementBenchPlan, WaitPair, WaitSample, placement};

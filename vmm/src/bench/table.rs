@@ -17,7 +17,8 @@ pub(super) fn median(samples: &[Sample], of: impl Fn(&Sample) -> f64) -> f64 {
     middle(samples.iter().map(of).collect())
 }
 
-fn middle(mut values: Vec<f64>) -> f64 {
+/// The median; 0 of nothing.
+pub(super) fn middle(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let n = values.len();
     match n {

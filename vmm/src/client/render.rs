@@ -56,6 +56,10 @@ fn object(text: &mut String, keys: &Map<String, Value>, depth: usize, unit: Unit
     for (key, value) in keys {
         let unit = unit.below(key);
         match value {
+            Value::Object(keys) if keys.len() > 1 && keys.values().all(Value::is_object) => {
+                indented(text, depth, key);
+                list(text, &named(keys), depth + 1, unit);
+            }
             Value::Object(keys) if !keys.is_empty() => {
                 indented(text, depth, key);
                 object(text, keys, depth + 1, unit);
@@ -67,6 +71,16 @@ fn object(text: &mut String, keys: &Map<String, Value>, depth: usize, unit: Unit
             flat => indented(text, depth, &format!("{key:width$}  {}", cell(flat, unit))),
         }
     }
+}
+
+/// Objects by name as a list of them, each with its name.
+fn named(objects: &Map<String, Value>) -> Vec<Value> {
+    let with_name = |(name, value): (&String, &Value)| {
+        let name = (String::new(), Value::String(name.clone()));
+        let keys = value.as_object().into_iter().flatten().map(|(key, value)| (key.clone(), value.clone()));
+        Value::Object(std::iter::once(name).chain(keys).collect())
+    };
+    objects.iter().map(with_name).collect()
 }
 
 /// A table, a column for every key that an entry has.
@@ -146,6 +160,12 @@ mod tests {
         let text =
             render(&json!({"plan": [{"vcpu": 0, "rule": "numa"}, {"vcpu": 10, "runner_up": {"cpu": 1, "score": -1}}]}));
         assert_eq!(text, "plan\n  rule  vcpu  runner_up\n  numa     0\n          10  cpu=1 score=-1\n");
+    }
+
+    #[test]
+    fn objects_by_name_are_a_table_too() {
+        let text = render(&json!({"parameters": {"a_ns": {"granted": 5}, "b": {"granted": 70}}}));
+        assert_eq!(text, "parameters\n        granted\n  a_ns        5\n  b          70\n");
     }
 
     #[test]

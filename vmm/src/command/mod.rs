@@ -135,6 +135,7 @@ pub fn execute(args: impl IntoIterator<Item = OsString>, started: Instant) -> Re
         Invocation::Host { json } => host(json)?,
         Invocation::BenchPause(plan) => output(&bench::pause(&plan)?)?,
         Invocation::BenchPlacement(plan) => output(&bench::placement(&plan)?)?,
+        Invocation::BenchApi(plan) => output(&bench::api(&plan)?)?,
         Invocation::Sim(args) => output(&sim::run(&args)?)?,
         Invocation::Experiment(args) => {
             let answer = experiment::execute(&args)?;

@@ -49,6 +49,7 @@ pub(super) fn run(plan: &ApiPlan, config: MachineConfig, started: Instant) -> Re
             Visit::Start(promise) => made.waiting = Some(promise),
             Visit::End(outcome) => {
                 made.desk.stopped(&outcome);
+                output::tell(&format!("vmm: {outcome}\n"));
                 return Ok(outcome.status());
             }
         }

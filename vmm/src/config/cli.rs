@@ -11,7 +11,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use super::client::{CtlArgs, TopArgs};
 use super::{ConfigError, ExperimentArgs, FileError, FileFormat, MachineConfig, SimArgs, file, shared_files};
-use crate::bench::{BenchPlan, PlacementBenchPlan};
+use crate::bench::{ApiBenchPlan, BenchPlan, PlacementBenchPlan};
 
 /// What the user wants done.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,6 +34,8 @@ pub enum Invocation {
     BenchPause(BenchPlan),
     /// Compare placement with none beside a busy task.
     BenchPlacement(PlacementBenchPlan),
+    /// Measure what the control API costs.
+    BenchApi(ApiBenchPlan),
     /// Make the decisions of a log again and compare.
     Replay {
         /// A file written with `--decision-log`.
@@ -276,6 +278,24 @@ enum Bench {
         #[arg(long, value_name = "FILE")]
         json: Option<PathBuf>,
     },
+    /// How fast the control API answers while vCPUs run, and what the guest loses by it: two tables
+    Api {
+        /// How long each run works
+        #[arg(long, value_name = "SECONDS", default_value_t = 2.0)]
+        seconds: f64,
+        /// Rounds of runs: without an API, not asked, asked at a pace, asked without a break
+        #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+        rounds: u32,
+        /// vCPUs
+        #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=255))]
+        cpus: u32,
+        /// Requests a second at a pace
+        #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+        pace: u32,
+        /// Write all numbers as JSON
+        #[arg(long, value_name = "FILE")]
+        json: Option<PathBuf>,
+    },
 }
 
 impl Bench {
@@ -292,6 +312,13 @@ impl Bench {
                 milliseconds: milliseconds(seconds),
                 pairs,
                 vcpus: cpus,
+                json,
+            }),
+            Self::Api { seconds, rounds, cpus, pace, json } => Invocation::BenchApi(ApiBenchPlan {
+                milliseconds: milliseconds(seconds),
+                rounds,
+                vcpus: cpus,
+                pace,
                 json,
             }),
         }
@@ -363,6 +390,7 @@ mod tests {
             Invocation::Host { .. }
             | Invocation::BenchPause(_)
             | Invocation::BenchPlacement(_)
+            | Invocation::BenchApi(_)
             | Invocation::Replay { .. }
             | Invocation::Sim(_)
             | Invocation::Ctl(_)
