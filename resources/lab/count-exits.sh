@@ -3,7 +3,7 @@
 #
 # count NAME COMMAND... leaves in the current directory: NAME.exits, "kvm:kvm_exit REASON" and the like with how often;
 # NAME.kvm, the counters of KVM for this VM by their names in debugfs; NAME.ms, from the start of the command to the line;
-# NAME.console. Kernel counters, so exact; the monitor is stopped at the line and then killed.
+# NAME.threads, proc_pid_stat(5) of each thread of the monitor; NAME.console. Kernel counters, so exact; the monitor is stopped at the line and then killed.
 TRACING=/sys/kernel/tracing/events/kvm
 COUNTED="kvm_exit:exit_reason kvm_pio:port,rw kvm_mmio:gpa,type kvm_msr:ecx,write"
 
@@ -27,6 +27,7 @@ count() {
     for file in /sys/kernel/debug/kvm/$monitor-*/*; do
         [ -f $file ] && echo "${file##*/} $(cat $file)"
     done >$name.kvm
+    cat /proc/$monitor/task/*/stat >$name.threads
     kill -KILL $monitor
     wait $monitor
     echo "$started $ended" | awk '{ printf "%d\n", ($2 - $1) * 1000 }' >$name.ms

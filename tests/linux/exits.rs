@@ -14,7 +14,7 @@ use libtest_mimic::{Completion, Failed, Trial};
 
 use crate::{Set, monitor, trial};
 
-/// Pairs of runs; `VMM_EXITS_PAIRS` sets another number for a quick look.
+/// Pairs of runs. For a look, `VMM_EXITS_PAIRS` sets another number and `VMM_EXITS_FLAGS` adds flags for `vmm`.
 const PAIRS: u32 = 7;
 const MONITORS: [&str; 2] = ["vmm", "qemu"];
 /// Real time for a pair: 32 vCPUs take a minute or so each on a quiet machine.
@@ -30,6 +30,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 
 fn compared(cpus: u32, memory: &str) -> Result<Completion, Failed> {
     let pairs = std::env::var("VMM_EXITS_PAIRS").ok().and_then(|text| text.parse().ok()).unwrap_or(PAIRS);
+    let flags = std::env::var("VMM_EXITS_FLAGS").unwrap_or_default();
     let lab = lab_for()?.deadline(PAIR_LIMIT * pairs);
     let mut script = concat!("cd /results\n", include_str!("../../resources/lab/count-exits.sh")).to_owned();
     for pair in 0..pairs {
@@ -37,7 +38,7 @@ fn compared(cpus: u32, memory: &str) -> Result<Completion, Failed> {
         let mut turns = [
             format!(
                 "count vmm{pair} vmm --cpus {cpus} --memory {memory} --kernel /kernel --initrd /initrd \
-                 --cmdline console=ttyS0\n"
+                 --cmdline console=ttyS0 {flags}\n"
             ),
             format!(
                 "count qemu{pair} /usr/bin/qemu-system-x86_64 -L /qemu -accel kvm -M microvm -cpu host -smp {cpus} -m {memory} \

@@ -83,7 +83,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 /// Starts a monitor that must refuse, with an error that says all of `parts`; `files` were there before.
-fn refused(monitor: Monitor, status: i32, parts: &[&str], files: &[&str]) -> Ended {
+pub(crate) fn refused(monitor: Monitor, status: i32, parts: &[&str], files: &[&str]) -> Ended {
     let ended = monitor.run().expect(status);
     parts.iter().for_each(|part| assert!(ended.errors.contains(part), "{} should say {part}", ended.errors));
     assert_eq!(ended.output, "", "nothing of the guest's");

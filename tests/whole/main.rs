@@ -7,6 +7,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, and its helpers are part of it")]
 
 mod bad_input;
+mod bzimages;
 mod console;
 mod endings;
 mod experiment;
@@ -42,6 +43,7 @@ fn main() {
         terminal::trials(),
         reports::trials(),
         bad_input::trials(),
+        bzimages::trials(),
         pause_loops::trials(),
         pausing::trials(),
         experiment::trials(),
