@@ -3,11 +3,11 @@
 
 use crate::wire::{Code, Generation, Problem};
 
-/// What `If-Match` allows: any generation, or only one of these.
+/// What `If-Match` allows: any generation, or only one: its entity tag (RFC 9110, section 13.1.1), or its bare number, which a
+/// shell loses the quotes of.
 ///
 /// # Errors
-/// `bad_header` for what is no list of strong entity tags (RFC 9110, section 13.1.1). A weak tag never matches, so one alone
-/// is refused too.
+/// `bad_header` for everything else, a list and a weak tag included: a weak tag never matches.
 pub fn if_match(value: &str) -> Result<Option<Generation>, Problem> {
     let bad = || {
         Problem::new(Code::BadHeader, format!("If-Match: `{}` is not a generation", value.escape_debug()))
@@ -17,7 +17,7 @@ pub fn if_match(value: &str) -> Result<Option<Generation>, Problem> {
     if value == "*" {
         return Ok(None);
     }
-    let digits = value.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).ok_or_else(bad)?;
+    let digits = value.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(value);
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(bad());
     }
@@ -51,8 +51,20 @@ mod tests {
     #[test]
     fn a_strong_tag_is_a_generation() {
         assert_eq!(if_match("\"17\""), Ok(Some(Generation(17))));
+        assert_eq!(if_match("17"), Ok(Some(Generation(17))));
         assert_eq!(if_match(" * "), Ok(None));
-        for bad in ["17", "W/\"17\"", "\"\"", "\"-1\"", "\"1\", \"2\"", "\"99999999999999999999\"", "\"", "\"x\""] {
+        for bad in [
+            "\"17",
+            "17\"",
+            "",
+            "W/\"17\"",
+            "\"\"",
+            "\"-1\"",
+            "\"1\", \"2\"",
+            "\"99999999999999999999\"",
+            "\"",
+            "\"x\"",
+        ] {
             assert_eq!(if_match(bad).unwrap_err().code, Code::BadHeader, "{bad}");
         }
     }

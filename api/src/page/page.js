@@ -72,7 +72,8 @@ class Page {
       if (error instanceof Refused && error.status === 401) return askForToken();
       const absent = error instanceof Refused && error.problem.code === "no_vm";
       this.#say(absent ? "none" : "away", absent ? "no machine yet" : "not reached");
-      if (!(error instanceof Refused) && !(error instanceof TypeError) && error.name !== "TimeoutError") throw error;
+      // Whatever it was, the next look may go well.
+      if (!absent) console.error(error);
       return AWAY_MS;
     }
   }
@@ -99,6 +100,7 @@ class Page {
       this.#pid = vm.pid;
       this.#console.next = undefined;
     }
+    document.title = `vmm: ${vm.state}`;
     describe(vm, host);
     const up = vm.uptime_ns === undefined ? "" : ` · up ${duration(vm.uptime_ns)}`;
     say(byId("uptime"), `${bytes(vm.memory_bytes)} of memory${up}`);

@@ -31,7 +31,7 @@ pub(super) async fn placement(State(shared): Context, _: NoQuery) -> Result<Resp
 #[utoipa::path(
     patch, path = "/api/v1/placement", tag = "placement", operation_id = "changePlacement",
     request_body = PlacementChange,
-    params(("If-Match" = Option<String>, Header, pattern = r#"^(\*|"[0-9]{1,19}")$"#, description = "Only if the machine has this generation")),
+    params(("If-Match" = Option<String>, Header, pattern = r#"^(\*|[0-9]{1,19}|"[0-9]{1,19}")$"#, description = "Only if the machine has this generation")),
     responses(
         (status = 200, description = "The placement as it is now", body = Placement,
          headers(("ETag" = String, description = "The machine's generation"))),
@@ -64,7 +64,7 @@ pub(super) async fn pause(State(shared): Context, _: NoQuery) -> Result<Response
 /// Change what is done about pause loops.
 #[utoipa::path(
     patch, path = "/api/v1/pause", tag = "pause", operation_id = "changePause", request_body = PauseChange,
-    params(("If-Match" = Option<String>, Header, pattern = r#"^(\*|"[0-9]{1,19}")$"#, description = "Only if the machine has this generation")),
+    params(("If-Match" = Option<String>, Header, pattern = r#"^(\*|[0-9]{1,19}|"[0-9]{1,19}")$"#, description = "Only if the machine has this generation")),
     responses(
         (status = 200, description = "The pause handling as it is now", body = Pause,
          headers(("ETag" = String, description = "The machine's generation"))),

@@ -43,7 +43,7 @@ pub(super) async fn one(State(shared): Context, Segment(index): Segment, _: NoQu
     patch, path = "/api/v1/vcpus/{index}", tag = "vcpus", operation_id = "changeVcpu", request_body = AffinityChange,
     params(
         ("index" = u32, Path, description = "Its index"),
-        ("If-Match" = Option<String>, Header, pattern = r#"^(\*|"[0-9]{1,19}")$"#, description = "Only if the machine has this generation"),
+        ("If-Match" = Option<String>, Header, pattern = r#"^(\*|[0-9]{1,19}|"[0-9]{1,19}")$"#, description = "Only if the machine has this generation"),
     ),
     responses(
         (status = 200, description = "The vCPU with its new CPUs", body = Vcpu),

@@ -54,7 +54,7 @@ pub(super) async fn create_vm(
 /// already, nothing happens.
 #[utoipa::path(
     put, path = "/api/v1/vm/state", tag = "vm", operation_id = "changeState", request_body = StateChange,
-    params(("If-Match" = Option<String>, Header, pattern = r#"^(\*|"[0-9]{1,19}")$"#, description = "Only if the machine has this generation")),
+    params(("If-Match" = Option<String>, Header, pattern = r#"^(\*|[0-9]{1,19}|"[0-9]{1,19}")$"#, description = "Only if the machine has this generation")),
     responses(
         (status = 200, description = "The machine in that state", body = Vm,
          headers(("ETag" = String, description = "Its generation"))),
@@ -74,7 +74,7 @@ pub(super) async fn change_state(
 /// Press the power button. The guest decides what it does about it, and when.
 #[utoipa::path(
     post, path = "/api/v1/vm/power-button", tag = "vm", operation_id = "pressPowerButton",
-    params(("If-Match" = Option<String>, Header, pattern = r#"^(\*|"[0-9]{1,19}")$"#, description = "Only if the machine has this generation")),
+    params(("If-Match" = Option<String>, Header, pattern = r#"^(\*|[0-9]{1,19}|"[0-9]{1,19}")$"#, description = "Only if the machine has this generation")),
     responses((status = 204, description = "The button was pressed"), Missing, Changing, Always)
 )]
 pub(super) async fn power_button(State(shared): Context, _: NoQuery, expected: Expected) -> Result<Response, Problem> {
@@ -84,7 +84,7 @@ pub(super) async fn power_button(State(shared): Context, _: NoQuery, expected: E
 /// Reset the guest, as its reset button would: a machine of the same configuration begins anew.
 #[utoipa::path(
     post, path = "/api/v1/vm/reset", tag = "vm", operation_id = "resetVm",
-    params(("If-Match" = Option<String>, Header, pattern = r#"^(\*|"[0-9]{1,19}")$"#, description = "Only if the machine has this generation")),
+    params(("If-Match" = Option<String>, Header, pattern = r#"^(\*|[0-9]{1,19}|"[0-9]{1,19}")$"#, description = "Only if the machine has this generation")),
     responses((status = 204, description = "The guest was reset"), Missing, Changing, Always)
 )]
 pub(super) async fn reset(State(shared): Context, _: NoQuery, expected: Expected) -> Result<Response, Problem> {
@@ -94,7 +94,7 @@ pub(super) async fn reset(State(shared): Context, _: NoQuery, expected: Expected
 /// Send a non-maskable interrupt to every vCPU.
 #[utoipa::path(
     post, path = "/api/v1/vm/nmi", tag = "vm", operation_id = "sendNmi",
-    params(("If-Match" = Option<String>, Header, pattern = r#"^(\*|"[0-9]{1,19}")$"#, description = "Only if the machine has this generation")),
+    params(("If-Match" = Option<String>, Header, pattern = r#"^(\*|[0-9]{1,19}|"[0-9]{1,19}")$"#, description = "Only if the machine has this generation")),
     responses((status = 204, description = "The interrupt was sent"), Missing, Changing, Always)
 )]
 pub(super) async fn nmi(State(shared): Context, _: NoQuery, expected: Expected) -> Result<Response, Problem> {
