@@ -35,16 +35,21 @@ pub fn rehome(host: &HostTopology, guest: &Guest, places: &[HostCpu], homes: &[O
 #[cfg(test)]
 mod tests {
     use topology::guest::{GuestTopology, TopologyRequest};
-    use topology::host::{Capture, HostShape, path};
+    use topology::host::Capture;
 
     use super::*;
 
     /// Two nodes of two CPUs, of which the process may use `usable`.
     fn host(usable: &str) -> HostTopology {
-        let shape = HostShape { nodes: 2, llcs: 1, clusters: 1, cores: 2, threads: 1, node_memory_bytes: 1 << 30 };
-        let mut capture: Capture = shape.capture().unwrap();
-        capture.insert(path::AFFINITY, usable).unwrap();
-        HostTopology::from_capture(&capture).unwrap()
+        let node = |node: u32, cpus: &str| {
+            let memory = format!("Node {node} MemTotal: 1048576 kB\nNode {node} MemFree: 1048576 kB");
+            format!(
+                "== devices/system/node/node{node}/cpulist\n{cpus}\n== devices/system/node/node{node}/meminfo\n{memory}\n"
+            )
+        };
+        let cpus = format!("== devices/system/cpu/online\n0-3\n== self/affinity\n{usable}\n");
+        let text = [cpus, node(0, "0-1"), node(1, "2-3")].concat();
+        HostTopology::from_capture(&Capture::parse(&text).unwrap()).unwrap()
     }
 
     fn guest() -> Guest {
