@@ -474,3 +474,51 @@ fn spinners_do_not_cascade() {
         assert_eq!(decision.target(), Some(VcpuIndex(3)));
     }
 }
+
+#[test]
+fn what_cannot_be_measured_is_not_yielded_without_direction_on_several_cpus() {
+    let config = PauseConfig::default();
+    let act = |vcpus, cpus, event: &PauseEvent| {
+        let mut view = alike(vcpus, 0, |v| v.state = VcpuState::Queued);
+        view.set_usable_cpus(cpus);
+        decide(event, &view, &mut PauseState::new(vcpus as usize), &config, Nanos(1)).act
+    };
+    let parks = |act| matches!(act, Act::YieldTo { how: How::WakeAndPark { .. }, .. });
+    assert!(parks(act(4, 2, &unnamed(0))) && parks(act(7, 2, &unnamed(0))));
+    assert_eq!(act(8, 2, &unnamed(0)), Act::Spin);
+    // Alone on its CPU, or with a measure of what it brings, nothing changes.
+    assert_ne!(act(8, 1, &unnamed(0)), Act::Spin);
+    assert!(parks(act(8, 2, &PauseEvent { progress: Some(1), ..unnamed(0) })));
+}
+
+#[test]
+fn a_turn_slept_through_shortens_the_next_parks_and_parks_too_short_lengthen_them_again() {
+    let view = alike(3, 0, |v| v.state = VcpuState::Queued);
+    let config = PauseConfig::default();
+    let mut state = PauseState::new(3);
+    let ran_out = OutcomeEvent {
+        source: VcpuIndex(0),
+        target: Some(VcpuIndex(1)),
+        outcome: YieldOutcome::NotBoosted,
+        parked: true,
+        donated_ns: 1_000_000,
+    };
+    // A second apart: every window of the back-off is over.
+    let mut now = Nanos(0);
+    let mut park_after = |progress| {
+        now = now.after(1_000_000_000);
+        state.outcome(&ran_out, &config, now);
+        now = now.after(1_000_000_000);
+        let event = PauseEvent { owner: Some(VcpuIndex(1)), progress: Some(progress), ..unnamed(0) };
+        let until = decide(&event, &view, &mut state, &config, now).parks_until();
+        until.map(|until| until.since(now))
+    };
+    assert_eq!(park_after(0), Some(config.park_named_ns));
+    assert_eq!(park_after(1), Some(config.park_named_ns / 2));
+    assert!((0..15).all(|_| park_after(0) == Some(config.park_named_ns / 2)));
+    assert_eq!(park_after(0), Some(config.park_named_ns));
+    let shortest = (0..20).map(|_| park_after(1)).last().flatten();
+    assert_eq!(shortest, Some(config.park_unnamed_ns));
+    let parks: Vec<_> = (0..96).map(|_| park_after(0)).collect();
+    assert_eq!((parks[0], parks[95]), (Some(config.park_unnamed_ns), Some(config.park_named_ns)));
+}

@@ -43,6 +43,8 @@
 //! - the back off window doubles while useless and resets when descheduled
 //! - a parked owner is woken even inside the back off window
 //! - who was named meanwhile looks again and does not sleep
+//! - what cannot be measured is not yielded without direction on several CPUs
+//! - a turn slept through shortens the next parks, and parks too short lengthen them again
 //! - nobody waiting is not a boost
 //! - same input same output; every event of a vCPU is counted once
 
@@ -63,7 +65,7 @@ pub use self::state::{Counters, Ledger, OutcomeEvent, PauseState};
 pub use self::view::{HostView, Locality, VcpuState, VcpuView};
 
 use self::choose::{Scan, both_alone};
-use self::tactic::{Allowed, Tactic};
+use self::tactic::{Allowed, MANY_PER_CPU, Tactic};
 use crate::time::Nanos;
 
 /// Decides about one pause event. Pure: the same arguments and the same state give the same decision and state.
@@ -106,8 +108,10 @@ impl Case<'_> {
         if self.view.get(source).is_none_or(|s| s.state == VcpuState::Stopped) {
             return Err(Reason::NoSuchSource);
         }
+        state.learn_bound(source, self.event.progress);
         let hint = self.hint();
         let tactic = self.learn(hint.is_some(), state);
+        let tactic = if hint.is_none() && self.event.progress.is_none() { self.blind(tactic) } else { tactic };
         if self.view.vcpu_count() < 2 {
             return Err(Reason::Alone);
         }
@@ -153,6 +157,22 @@ impl Case<'_> {
         let cpus = self.view.usable_cpus();
         let learner = &mut state.learners[usize::from(named) * 2 + usize::from(cpus > 1)];
         learner.observe(gained, Allowed::new(self.config, self.view.vcpu_count(), cpus), self.config, self.now)
+    }
+
+    /// The tactic where neither an owner nor progress is known, so that what it brings cannot be measured. On one CPU nobody
+    /// else runs while the source spins, and whatever lets go of it is right. On several a yield that only the scheduler
+    /// directs breaks the order in which a fair lock is passed on; parking gains while CPUs are shared by few, and with many
+    /// the order is lost again (docs/simulator.md, adversaries).
+    fn blind(&self, tactic: Tactic) -> Tactic {
+        let (vcpus, cpus) = (self.view.vcpu_count(), self.view.usable_cpus() as usize);
+        let mechanisms = self.config.mechanisms;
+        let shared_by_few = vcpus > cpus && vcpus < cpus.saturating_mul(MANY_PER_CPU);
+        match tactic {
+            Tactic::Yield if cpus == 1 || mechanisms.hypercall => Tactic::Yield,
+            Tactic::Park if cpus == 1 => Tactic::Park,
+            Tactic::Yield | Tactic::Park if shared_by_few && mechanisms.park => Tactic::Park,
+            Tactic::Spin | Tactic::Yield | Tactic::Park => Tactic::Spin,
+        }
     }
 
     fn target(&self, hint: Option<(VcpuIndex, Class)>, tactic: Tactic, state: &mut PauseState) -> Verdict {
@@ -214,7 +234,8 @@ impl Case<'_> {
             Some(_) => {
                 let turn = config.park_turn_ns.saturating_mul(self.view.vcpu_count() as u64);
                 let usual = state.usual_park_ns.saturating_mul(4);
-                turn.max(usual).clamp(config.park_named_ns, config.park_max_ns)
+                let bound = turn.max(usual).clamp(config.park_named_ns, config.park_max_ns);
+                (bound >> state.halvings()).max(config.park_unnamed_ns)
             }
         }
     }

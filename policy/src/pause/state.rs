@@ -77,6 +77,8 @@ pub struct OutcomeEvent {
 /// The memory of the policy about one vCPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Spinner {
+    /// Its last park on a named owner ended by its bound; what it reports next says whether its turn had come.
+    pub(crate) park_ran_out: bool,
     pub(crate) window_ns: u64,
     pub(crate) quiet_until: Option<Nanos>,
     pub(crate) ledger: Ledger,
@@ -94,6 +96,8 @@ pub struct PauseState {
     /// Index of the vCPU that was last boosted; the scan starts behind it. The index, never a loop counter
     /// (kernel bug 32bd348be3fa).
     pub(crate) last_boosted: Option<VcpuIndex>,
+    /// How often bounds of parks are halved, times [`SHORT_PARKS`]: parks on a named owner ran out after their turn had come.
+    pub(crate) tightened: u32,
     pub(crate) last_turn: Option<VcpuIndex>,
     pub(crate) guesses: u32,
     pub(crate) last_owner: Option<VcpuIndex>,
@@ -110,6 +114,7 @@ impl PauseState {
             eligible: Bits::new(vcpus),
             usual_park_ns: 0,
             last_boosted: None,
+            tightened: 0,
             last_turn: None,
             guesses: 0,
             last_owner: None,
@@ -122,6 +127,7 @@ impl PauseState {
         let Some(source) = self.vcpus.get_mut(event.source.index()) else { return };
         source.counters.outcomes[event.outcome.index()] += 1;
         if event.outcome != YieldOutcome::Boosted {
+            source.park_ran_out = event.parked && event.target.is_some();
             source.grow_window(config, now);
             return;
         }
@@ -191,6 +197,33 @@ impl PauseState {
         match act {
             Act::Bail(_) if !others_parked => spinner.quiet_until.map_or(now, |until| until.later(now)),
             _ => now,
+        }
+    }
+}
+
+/// Parks that ran out before their turn, for each halving of the bound that is taken back: a turn that was slept through
+/// stalls them all, a park that was too short costs one wake-up.
+const SHORT_PARKS: u32 = 16;
+/// Most halvings of a park's bound.
+const MOST_TIGHTENED: u32 = 6 * SHORT_PARKS;
+
+impl PauseState {
+    /// How often the bound of a park is halved.
+    pub(crate) const fn halvings(&self) -> u32 {
+        self.tightened.div_ceil(SHORT_PARKS)
+    }
+
+    /// Learns from the report after a park that ran out: with progress, the turn had come and nobody was left to say so,
+    /// and the next bounds are shorter; without, the bound was too short already.
+    pub(crate) fn learn_bound(&mut self, source: VcpuIndex, progress: Option<u32>) {
+        let Some(spinner) = self.vcpus.get_mut(source.index()) else { return };
+        if !std::mem::take(&mut spinner.park_ran_out) {
+            return;
+        }
+        match progress {
+            Some(0) => self.tightened = self.tightened.saturating_sub(1),
+            Some(_) => self.tightened = (self.tightened + SHORT_PARKS).min(MOST_TIGHTENED),
+            None => {}
         }
     }
 }

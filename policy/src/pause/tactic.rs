@@ -31,7 +31,7 @@ impl Tactic {
 }
 
 /// vCPUs for each CPU from which on parking is the first tactic.
-const MANY_PER_CPU: usize = 4;
+pub(crate) const MANY_PER_CPU: usize = 4;
 
 /// The tactics that may be used at all, in the order in which they are tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
