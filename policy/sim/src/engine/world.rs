@@ -3,7 +3,7 @@
 //!
 //! Invariant: time never goes back, and of two things at the same time the one of the lower slot comes first.
 
-use policy::pause::HostView;
+use policy::pause::{HostView, PauseConfig};
 use policy::placement::PlacementError;
 use policy::placement::rate::CpuRate;
 use policy::time::Nanos;
@@ -14,7 +14,7 @@ use super::numa::Numa;
 use super::state::{Account, Counts, Cpu, Lock, Machine, PolicyState, Segment, State, Task, TaskLedger, Wait};
 use super::trace::Trace;
 use crate::driver::Driver;
-use crate::fair::{Entity, Runqueue};
+use crate::fair::{Entity, Runqueue, YieldKind};
 use crate::guest::{Action, Op, Placing, Source, Vm};
 use crate::host::{HostModel, HostParams};
 use crate::rng::Rng;
@@ -146,6 +146,7 @@ impl World {
         };
         let policy = match vm.arm.action {
             Action::Policy(config) => {
+                let config = granted(config, self.params.yields);
                 let cpus = u32::try_from(usable.len()).unwrap_or(u32::MAX);
                 let places = if vm.arm.locality { self.host.localities() } else { Vec::new() };
                 let view = HostView::new(vm.vcpus, places, cpus);
@@ -263,6 +264,12 @@ impl World {
             misplaced: (0..self.tasks.len()).filter(|&task| on(task)).count(),
         }
     }
+}
+
+/// What the monitor leaves of the mechanisms: where the kernel's yield lets nobody else run, its probe finds that out.
+fn granted(mut config: PauseConfig, yields: YieldKind) -> PauseConfig {
+    config.mechanisms.sched_yield &= yields != YieldKind::DeadlineOnly;
+    config
 }
 
 /// What must add up.
