@@ -6,6 +6,7 @@
 //! run.json            RunInfo: seed, host, versions, host CPUs
 //! machines/NAME.toml  a guest of each workload, ratio and arm: `vmm --config machines/NAME.toml` runs one by hand
 //! cells/00042.json    CellRecord: raw samples, or why there are none
+//! look.json           LookRecord: every decision of one run, if the plan asks for that
 //! lock                held by whoever runs it
 //! ```
 //! Invariant: a file is whole or not there; a cell that has a file is done.
@@ -21,6 +22,7 @@ use topology::id::HostCpu;
 
 use crate::host::HostState;
 use crate::lock::{HostLock, LockError};
+use crate::look::LookRecord;
 use crate::plan::{Plan, PlanError};
 use crate::sample::CellRecord;
 
@@ -28,6 +30,7 @@ use crate::sample::CellRecord;
 const SCHEMA: u32 = 1;
 const PLAN: &str = "plan.toml";
 const INFO: &str = "run.json";
+const LOOK: &str = "look.json";
 const CELLS: &str = "cells";
 const MACHINES: &str = "machines";
 /// Greatest size of a file that is read back.
@@ -210,6 +213,25 @@ impl RunDirectory {
     /// [`DirectoryError::Write`]; nothing of the cell is left then.
     pub fn keep(&self, record: &CellRecord) -> Result<(), DirectoryError> {
         self.write(&format!("{CELLS}/{:05}.json", record.cell.number), &json(record))
+    }
+
+    /// The close look at one run, if it was taken.
+    ///
+    /// # Errors
+    /// [`DirectoryError::Read`], [`DirectoryError::Damaged`].
+    pub fn look(&self) -> Result<Option<LookRecord>, DirectoryError> {
+        match self.path.join(LOOK).try_exists() {
+            Ok(false) => Ok(None),
+            _ => self.read(LOOK).map(Some),
+        }
+    }
+
+    /// Keeps the close look at one run.
+    ///
+    /// # Errors
+    /// [`DirectoryError::Write`].
+    pub fn keep_look(&self, look: &LookRecord) -> Result<(), DirectoryError> {
+        self.write(LOOK, &json(look))
     }
 
     /// Writes a file in one step.

@@ -12,6 +12,7 @@ pub mod analysis;
 pub mod directory;
 pub mod host;
 pub mod lock;
+pub mod look;
 pub mod plan;
 mod random;
 pub mod report;

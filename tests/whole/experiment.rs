@@ -90,7 +90,8 @@ fn files_of(ended: &Ended, name: &str) -> String {
 }
 
 fn run_and_report() {
-    let ended = run(&(plan(100, 2, RING) + "count = 2\n")).wait().expect(0);
+    let look = "count = 2\n[look]\nworkload = \"ring\"\novercommit = 2\narm = \"act\"\n";
+    let ended = run(&(plan(100, 2, RING) + look)).wait().expect(0);
     let all = cells(&ended.directory.path().join("run"));
     assert_eq!(all.len(), 4, "{}", ended.errors);
     for cell in &all {
@@ -107,8 +108,10 @@ fn run_and_report() {
     assert_eq!(report["groups"][0]["rows"][0]["throughput"]["n"], 2);
     assert!(ended.output.contains("# test") && ended.output.contains("| 2x (2 of 1) | act | 2 |"), "{}", ended.output);
     assert_eq!(files_of(&ended, "samples.csv").lines().count(), 9);
-    assert!(files_of(&ended, "report.html").contains("<svg"));
-    let left: Vec<String> = ended.files().into_iter().filter(|name| name.contains("guest")).collect();
+    let page = files_of(&ended, "report.html");
+    assert!(page.contains("A close look: ring 2x act") && page.contains("who acted for whom"));
+    let names = fs::read_dir(ended.directory.path().join("run")).unwrap().map(|entry| entry.unwrap().file_name());
+    let left: Vec<_> = names.filter(|name| name.to_string_lossy().starts_with('.')).collect();
     assert!(left.is_empty() && guests(ended.directory.path()).is_empty(), "{left:?}");
     // Each machine can be run by hand: the line that it waits for is a key away.
     let config = files_of(&ended, "machines/ring-2x-act.toml");
@@ -123,7 +126,7 @@ fn dry_run() {
 }
 
 fn interrupted() {
-    let started = run(&(plan(400, 3, RING) + "count = 1\n"));
+    let started = run(&(plan(800, 3, RING) + "count = 1\n"));
     let directory = started.directory().to_owned();
     wait_until("the first cell", || !cells(&directory.join("run")).is_empty());
     started.signal(Signal::INT);
@@ -141,7 +144,7 @@ fn interrupted() {
 }
 
 fn hanging() {
-    let workloads = "time_limit_s = 5\novercommit = [1]\nworkloads = [\"hang\", \"panic\", \"ring\"]\narms = [\"off\"]";
+    let workloads = "time_limit_s = 10\novercommit = [1]\nworkloads = [\"hang\", \"panic\", \"ring\"]\narms = [\"off\"]";
     let tables = "count = 1\n[[workload]]\nname = \"hang\"\nprobe = \"hang\"\n[[workload]]\nname = \"panic\"\nprobe = \"panic\"\n";
     let ended = run(&(plan(200, 1, workloads) + tables)).wait().expect(0);
     let of = |name: &str| {

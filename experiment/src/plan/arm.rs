@@ -36,6 +36,15 @@ pub struct ArmSettings {
     pub halt_poll: Option<u32>,
 }
 
+impl ArmSettings {
+    /// Whether each pause event is put to the policy: not if nothing is done, or always the same.
+    #[must_use]
+    pub fn asks_policy(&self) -> bool {
+        matches!(self.pause.as_deref(), None | Some("act" | "observe"))
+            && matches!(self.pause_mechanism.as_deref(), None | Some("auto"))
+    }
+}
+
 /// One way of running the guests.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Arm {

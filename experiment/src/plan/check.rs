@@ -12,9 +12,9 @@ use topology::id::HostCpu;
 
 use super::arm::{self, Arm};
 use super::error::{PlanFault, Problem};
-use super::file::{self, GuestsFile, PlanFile};
+use super::file::{self, GuestsFile, LookFile, PlanFile};
 use super::guests::{GuestSet, Size};
-use super::{Load, Plan, Ratio, Workload};
+use super::{Load, Look, Plan, Ratio, Workload};
 
 /// Workloads of the probe guest that count something, and so need no table.
 const KNOWN_WORKLOADS: [&str; 5] = ["ebizzy", "ring", "ticket", "ipi", "spin"];
@@ -102,14 +102,17 @@ pub(super) fn check(text: &str, file: PlanFile, allowed: &CpuSet<HostCpu>) -> Re
     let window_ms = places.within("window_ms", &file.window_ms, &WINDOW_MS)?;
     // Time for a start and an end on a busy host, beside the work.
     let default_limit = window_ms.div_ceil(1000) * 2 + 30;
+    let (loads, workloads) = (loads(&places, &file, &cpus)?, workloads(&places, &file)?);
+    let look = file.look.as_ref().map(|asked| look(&places, asked, (&workloads, &loads, &arms))).transpose()?;
     let plan = Plan {
         name: places.name("name", &file.name)?,
         repetitions: places.within("repetitions", &file.repetitions, &REPETITIONS)?,
         warm_up: places.within_or("warm_up", file.warm_up.as_ref(), &(0..=*REPETITIONS.end()), 0)?,
         window_ms,
         time_limit_s: time_limit(&places, &file, window_ms, default_limit)?,
-        loads: loads(&places, &file, &cpus)?,
-        workloads: workloads(&places, &file)?,
+        loads,
+        workloads,
+        look,
         baseline: baseline(&places, &file, &arms)?,
         arms,
         cpus,
@@ -240,6 +243,30 @@ fn baseline(places: &Places<'_>, file: &PlanFile, arms: &[Arm]) -> Result<usize,
     let names: Vec<&str> = arms.iter().map(|arm| arm.name.as_str()).collect();
     let found = names.iter().position(|known| known == name.get_ref());
     found.ok_or_else(|| places.fault("baseline", name, unknown("arm", name.get_ref(), &names)))
+}
+
+fn look(
+    places: &Places<'_>,
+    asked: &LookFile,
+    (workloads, loads, arms): (&[Workload], &[Load], &[Arm]),
+) -> Result<Look, PlanFault> {
+    let find = |key, what, written: &Spanned<String>, names: Vec<&str>| {
+        let found = names.iter().position(|name| name == written.get_ref());
+        found.ok_or_else(|| places.fault(key, written, unknown(what, written.get_ref(), &names)))
+    };
+    let names = workloads.iter().map(|workload| workload.name.as_str()).collect();
+    let workload = find("workload", "workload", &asked.workload, names)?;
+    let arm = find("arm", "arm", &asked.arm, arms.iter().map(|arm| arm.name.as_str()).collect())?;
+    if !arms[arm].settings.asks_policy() {
+        return Err(places.fault("arm", &asked.arm, Problem::NoDecisions { arm: arms[arm].name.clone() }));
+    }
+    let ratio = Ratio::new(*asked.overcommit.get_ref());
+    let load = loads.iter().position(|load| Some(load.ratio) == ratio).ok_or_else(|| {
+        let known: Vec<String> = loads.iter().map(|load| load.ratio.value().to_string()).collect();
+        let known: Vec<&str> = known.iter().map(String::as_str).collect();
+        places.fault("overcommit", &asked.overcommit, unknown("ratio", &asked.overcommit.get_ref().to_string(), &known))
+    })?;
+    Ok(Look { workload, load, arm })
 }
 
 fn unknown(what: &'static str, name: &str, known: &[&str]) -> Problem {

@@ -110,6 +110,12 @@ pub enum Problem {
         /// What there is.
         allowed: String,
     },
+    /// An arm whose decisions are to be looked at, and that decides nothing.
+    #[error("arm `{arm}` does not ask the policy, so there are no decisions to look at: name one that does, as `act`")]
+    NoDecisions {
+        /// The arm.
+        arm: String,
+    },
     /// The machine of an arm is refused.
     #[error("{0}")]
     Machine(String),

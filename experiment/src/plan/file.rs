@@ -30,6 +30,15 @@ pub(super) struct PlanFile {
     pub(super) workload: Vec<WorkloadFile>,
     #[serde(default)]
     pub(super) arm: Vec<ArmFile>,
+    pub(super) look: Option<LookFile>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LookFile {
+    pub(super) workload: Spanned<String>,
+    pub(super) overcommit: Spanned<f64>,
+    pub(super) arm: Spanned<String>,
 }
 
 #[derive(Deserialize)]

@@ -43,6 +43,17 @@ pub struct Load {
     pub guests: GuestSet,
 }
 
+/// A run beside the cells, of which every decision about a pause loop is kept. Indices into the plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Look {
+    /// The workload.
+    pub workload: usize,
+    /// The ratio.
+    pub load: usize,
+    /// The arm; one that asks the policy.
+    pub arm: usize,
+}
+
 /// A checked plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
@@ -70,6 +81,8 @@ pub struct Plan {
     pub baseline: usize,
     /// Host CPUs that all guests share.
     pub cpus: CpuSet<HostCpu>,
+    /// What is looked at closely after the cells, if anything.
+    pub look: Option<Look>,
 }
 
 impl Plan {

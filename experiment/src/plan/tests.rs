@@ -99,6 +99,23 @@ fn what_is_wrong_is_named_with_line_and_key() {
 }
 
 #[test]
+fn a_close_look_needs_what_the_plan_has_and_an_arm_that_decides() {
+    let with_look = |workload: &str, ratio: &str, arm: &str| {
+        let text = format!("{GOOD}[look]\nworkload = \"{workload}\"\novercommit = {ratio}\narm = \"{arm}\"\n");
+        Plan::parse(&text, &two()).map(|plan| plan.look)
+    };
+    assert_eq!(with_look("long", "1.5", "act"), Ok(Some(Look { workload: 1, load: 1, arm: 1 })));
+    for (workload, ratio, arm, part) in [
+        ("lung", "4", "act", "line 25: workload: there is no workload `lung`, did you mean `long`?"),
+        ("long", "2", "act", "line 26: overcommit: there is no ratio `2`"),
+        ("long", "4", "off", "line 27: arm: arm `off` does not ask the policy"),
+    ] {
+        let fault = with_look(workload, ratio, arm).expect_err(part).to_string();
+        assert!(fault.contains(part), "{fault}");
+    }
+}
+
+#[test]
 fn a_file_that_is_no_plan_is_named() {
     let read = |path: &str| Plan::read(Path::new(path), &two()).expect_err(path).to_string();
     assert!(read("/absent/plan.toml").contains("/absent/plan.toml: cannot be read"));

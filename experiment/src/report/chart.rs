@@ -14,7 +14,7 @@ const RIGHT: f64 = 100.0;
 const ROW: f64 = 30.0;
 const TOP: f64 = 30.0;
 
-/// Terms of the ledger with their colours, in the order in which they are drawn.
+/// Terms of the ledger with their colours, in the order of [`Ledger::terms`](crate::sample::Ledger::terms).
 pub(super) const LEDGER: [(&str, &str); 6] = [
     ("guest", "#3b7dbd"),
     ("waiting", "#d1495b"),

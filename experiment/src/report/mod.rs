@@ -6,6 +6,7 @@
 mod beside;
 mod chart;
 mod csv;
+mod look;
 mod number;
 mod page;
 mod table;

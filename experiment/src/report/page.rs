@@ -4,9 +4,10 @@
 use std::fmt::Write;
 
 use super::chart::{self, LEDGER, escaped};
-use super::number;
 use super::table::{self, BESIDE, THROUGHPUT};
+use super::{look, number};
 use crate::analysis::{Analysis, Group};
+use crate::look::LookRecord;
 
 const STYLE: &str = "
 body{font:15px/1.5 system-ui,sans-serif;color:#1d2530;background:#fff;max-width:1440px;margin:2rem auto;padding:0 1.5rem}
@@ -25,9 +26,9 @@ ul.legend i{display:inline-block;width:.9em;height:.9em;margin-right:.4em;border
 p.note{color:#4a5563;max-width:75em}
 ";
 
-/// The page.
+/// The page, with the close look at one run if there is one.
 #[must_use]
-pub fn html(analysis: &Analysis) -> String {
+pub fn html(analysis: &Analysis, close: Option<&LookRecord>) -> String {
     let title = escaped(&analysis.run.plan);
     let mut page = format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" \
@@ -39,6 +40,9 @@ pub fn html(analysis: &Analysis) -> String {
     let _ = writeln!(page, "<p class=\"note\">{}</p>", escaped(&table::legend(analysis)));
     for workload in table::workloads(analysis) {
         section(&mut page, analysis, workload);
+    }
+    if let Some(close) = close {
+        page.push_str(&look::section(close));
     }
     let outliers = table::outliers(analysis);
     if !outliers.is_empty() {

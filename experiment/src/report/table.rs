@@ -225,7 +225,7 @@ pub(super) fn legend(analysis: &Analysis) -> String {
         "The change is that of the average, in per cent of the average of `{}`. The ratio is that of the geometric means, \
          with the interval that holds it with 95 %. p is of {tests} on logarithms, corrected for {} comparisons (Holm); \
          below 0.05 a difference counts as shown. No difference shown does not mean that there is none: the interval says \
-         how large it may be. The interval of the average is by bootstrap. Spinning and steal are shares of the vCPUs' \
+         how large it may be. What brought nothing in a run cannot be compared by logarithms. The interval of the average is by bootstrap. Spinning and steal are shares of the vCPUs' \
          time; steal and the ledger include the start and the end of the guests.",
         analysis.baseline, analysis.comparisons
     )

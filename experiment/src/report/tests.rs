@@ -5,6 +5,7 @@ use super::*;
 use crate::analysis::Analysis;
 use crate::directory::RunInfo;
 use crate::host::HostState;
+use crate::look::{Decided, Deed, LookRecord};
 use crate::plan::Plan;
 use crate::sample::{CellRecord, GuestSample, Ledger, Outcome, VcpuSample};
 use crate::schedule::{name, schedule};
@@ -77,7 +78,7 @@ fn an_analysis_of_nothing_says_nothing() {
     assert_eq!(analysis.comparisons, 0);
     let text = markdown(&analysis);
     assert!(text.contains("not complete: 0 of 42 cells") && text.contains("cannot be compared"), "{text}");
-    assert!(html(&analysis).contains("no number"));
+    assert!(html(&analysis, None).contains("no number"));
 }
 
 #[test]
@@ -99,13 +100,21 @@ fn the_table_is_that_of_the_lists() {
 
 #[test]
 fn a_page_needs_nothing_but_itself_and_text_stays_text() {
-    let page = html(&made_up(1.0).0);
+    let decided = |at: u32| Decided { at_us: f64::from(at), vcpu: at % 2, deed: Deed::Yield, target: Some(1 - at % 2) };
+    let close = LookRecord::of(
+        "ring <2x>",
+        vec![Ledger { guest: 3, halted: 1, ..Ledger::default() }; 2],
+        &(0..50).map(decided).collect::<Vec<_>>(),
+    );
+    let page = html(&made_up(1.0).0, Some(&close));
+    assert!(page.contains("ring &lt;2x&gt;") && page.contains("vCPU 0 for vCPU 1: 25"));
+    assert!(page.contains("halted 25.0 %"), "its ledger");
     assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>\n"));
     assert!(page.contains("a &lt; b &amp; c") && page.contains("&lt;died&gt;") && !page.contains("<died>"));
     for foreign in ["<script", "<link", "src=", "href=", "url("] {
         assert!(!page.contains(foreign), "{foreign}");
     }
-    assert_eq!(page.matches("<svg").count(), 4);
+    assert_eq!(page.matches("<svg").count(), 7);
     assert_eq!(page.matches("class=\"far\"").count(), 1);
     for tag in ["table", "svg", "div", "ul", "tr", "td"] {
         let opened = page.matches(&format!("<{tag}>")).count() + page.matches(&format!("<{tag} ")).count();

@@ -4,12 +4,14 @@
 //! Invariant: whatever happens, no guest is left when the cell is done.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use ::experiment::directory::RunDirectory;
-use ::experiment::plan::Plan;
+use ::experiment::look::LookRecord;
+use ::experiment::plan::{Look, Plan};
 use ::experiment::runner::{Bench, CellEnd};
 use ::experiment::sample::GuestSample;
 use ::experiment::schedule::Cell;
@@ -35,13 +37,7 @@ pub(super) struct NativeBench<'a> {
 
 impl Bench for NativeBench<'_> {
     fn run(&mut self, plan: &Plan, cell: &Cell) -> Result<Vec<GuestSample>, CellEnd> {
-        let limit = Duration::from_secs(plan.time_limit_s.into());
-        let mut guests = self.start(plan, cell, Instant::now() + limit)?;
-        guests.each(self, Told::Ready, "come up")?;
-        guests.begin()?;
-        guests.each(self, Told::Result, "bring its result")?;
-        guests.each(self, Told::Closed, "end")?;
-        guests.samples(self)
+        self.measure(plan, (cell.workload, cell.load, cell.arm), None)
     }
 
     fn is_interrupted(&mut self) -> bool {
@@ -52,17 +48,68 @@ impl Bench for NativeBench<'_> {
 }
 
 impl NativeBench<'_> {
-    fn start(&self, plan: &Plan, cell: &Cell, deadline: Instant) -> Result<Guests, CellEnd> {
-        let config = self.directory.machine(&machine::name(plan, (cell.workload, cell.load, cell.arm)));
+    /// Runs the guests of a workload, a ratio and an arm; the first logs its decisions to `log`, if that is given.
+    fn measure(
+        &mut self,
+        plan: &Plan,
+        which: (usize, usize, usize),
+        log: Option<&Path>,
+    ) -> Result<Vec<GuestSample>, CellEnd> {
+        let limit = Duration::from_secs(plan.time_limit_s.into());
+        let mut guests = self.start(plan, which, Instant::now() + limit, log)?;
+        guests.each(self, Told::Ready, "come up")?;
+        guests.begin()?;
+        guests.each(self, Told::Result, "bring its result")?;
+        guests.each(self, Told::Closed, "end")?;
+        guests.samples(self)
+    }
+
+    /// Runs what the plan wants looked at closely, once more than the cells.
+    pub(super) fn look(&mut self, plan: &Plan, look: Look) -> Result<LookRecord, CellEnd> {
+        let log = RemovedFile(self.directory.path().join(".decisions"));
+        let name = format!(
+            "{} {} {}",
+            plan.workloads[look.workload].name, plan.loads[look.load].ratio, plan.arms[look.arm].name
+        );
+        let samples = self.measure(plan, (look.workload, look.load, look.arm), Some(&log.0))?;
+        let first = samples.first().ok_or_else(|| failed(0, "is not there".to_owned()))?;
+        let bytes = std::fs::read(&log.0).map_err(|error| failed(0, format!("left no decision log: {error}")))?;
+        super::look::of(&name, first, &bytes)
+            .map_err(|error| failed(0, format!("left a decision log that is none: {error}")))
+    }
+
+    fn start(
+        &self,
+        plan: &Plan,
+        which: (usize, usize, usize),
+        deadline: Instant,
+        log: Option<&Path>,
+    ) -> Result<Guests, CellEnd> {
+        let config = self.directory.machine(&machine::name(plan, which));
         let (sender, messages) = mpsc::channel();
-        let count = plan.loads[cell.load].guests.count as usize;
+        let count = plan.loads[which.1].guests.count as usize;
         let mut guests = Guests { all: Vec::new(), messages, told: vec![Vec::new(); count], deadline };
         for number in 0..count {
             let report = self.directory.path().join(format!(".guest-{number}.json"));
-            let guest = Guest::start(&self.program, &config, report, number, sender.clone());
+            let mut command = Command::new(&self.program);
+            command.arg("--config").arg(&config);
+            if let (0, Some(log)) = (number, log) {
+                command.arg("--decision-log").arg(log);
+            }
+            let guest = Guest::start(command, report, number, sender.clone());
             guests.all.push(guest.map_err(|error| failed(number, format!("cannot be started: {error}")))?);
         }
         Ok(guests)
+    }
+}
+
+/// A file that is gone when this is.
+struct RemovedFile(PathBuf);
+
+impl Drop for RemovedFile {
+    fn drop(&mut self) {
+        // A run that failed may have written none.
+        let _ = std::fs::remove_file(&self.0);
     }
 }
 

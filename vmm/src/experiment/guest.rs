@@ -6,7 +6,7 @@
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::Sender;
 use std::thread::{self, JoinHandle};
@@ -49,16 +49,14 @@ pub(super) struct Guest {
 }
 
 impl Guest {
-    /// Starts guest number `guest` on the machine in the file `config`; its report goes to `report`.
+    /// Starts guest number `guest` by `command`, which names its machine; its report goes to `report`.
     pub(super) fn start(
-        program: &Path,
-        config: &Path,
+        mut command: Command,
         report: PathBuf,
         guest: usize,
         messages: Sender<Message>,
     ) -> io::Result<Self> {
-        let mut command = Command::new(program);
-        command.arg("--config").arg(config).arg("--report").arg(&report);
+        command.arg("--report").arg(&report);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = child::dies_with_this_thread(&mut command).spawn()?;
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());

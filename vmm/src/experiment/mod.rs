@@ -6,6 +6,7 @@
 
 mod cell;
 mod guest;
+mod look;
 mod machine;
 mod run;
 mod sample;
@@ -122,7 +123,7 @@ fn told(run: &Path, status: ExitStatus) -> Result<Answer, ExperimentError> {
     directory.write("report.json", &::experiment::directory::json(&analysis))?;
     directory.write("report.csv", report::csv(&analysis).as_bytes())?;
     directory.write("samples.csv", report::samples_csv(&directory.cells()?).as_bytes())?;
-    directory.write("report.html", report::html(&analysis).as_bytes())?;
+    directory.write("report.html", report::html(&analysis, directory.look()?.as_ref()).as_bytes())?;
     let page: PathBuf = run.join("report.html");
     let nothing = analysis.groups.iter().all(|group| group.rows.iter().all(|row| row.throughput.is_none()));
     let status = if nothing { ExitStatus::MonitorError } else { status };

@@ -12,7 +12,7 @@ use ::experiment::directory::{RunDirectory, RunInfo, unix_s};
 use ::experiment::host::{self, HostState};
 use ::experiment::lock::HostLock;
 use ::experiment::plan::{MONITOR_MIB, Plan, PlanError};
-use ::experiment::runner::{self, Progress, RunEnd};
+use ::experiment::runner::{self, CellEnd, Progress, RunEnd};
 use ::experiment::sample::Outcome;
 use ::experiment::schedule::{expected_ms, name, schedule};
 
@@ -95,7 +95,24 @@ fn carry_out(directory: &RunDirectory, plan: &Plan) -> Result<Answer, Experiment
         tell(&format!("vmm: interrupted after {done} of {cells} cells; `vmm experiment resume {path}` goes on\n"));
         return told(directory.path(), ExitStatus::MonitorError);
     }
+    look(directory, plan, &mut bench)?;
     told(directory.path(), ExitStatus::PoweredOff)
+}
+
+/// Takes the close look that the plan asks for, if it was not taken. Without it the numbers are the same.
+fn look(directory: &RunDirectory, plan: &Plan, bench: &mut NativeBench<'_>) -> Result<(), ExperimentError> {
+    let Some(look) = plan.look else { return Ok(()) };
+    if directory.look()?.is_some() {
+        return Ok(());
+    }
+    match bench.look(plan, look) {
+        Ok(record) => directory.keep_look(&record)?,
+        Err(CellEnd::Failed(why)) => tell(&format!("vmm: warning: no close look at the run in [look]: {why}\n")),
+        Err(CellEnd::Interrupted) => {
+            tell("vmm: interrupted during the close look of [look]; `resume` takes it again\n")
+        }
+    }
+    Ok(())
 }
 
 /// How far the run is, for whoever watches.
