@@ -144,7 +144,8 @@ fn interrupted() {
 }
 
 fn hanging() {
-    let workloads = "time_limit_s = 10\novercommit = [1]\nworkloads = [\"hang\", \"panic\", \"ring\"]\narms = [\"off\"]";
+    let workloads =
+        "time_limit_s = 10\novercommit = [1]\nworkloads = [\"hang\", \"panic\", \"ring\"]\narms = [\"off\"]";
     let tables = "count = 1\n[[workload]]\nname = \"hang\"\nprobe = \"hang\"\n[[workload]]\nname = \"panic\"\nprobe = \"panic\"\n";
     let ended = run(&(plan(200, 1, workloads) + tables)).wait().expect(0);
     let of = |name: &str| {
