@@ -19,6 +19,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("a_client_that_goes_in_the_middle_of_a_stream_leaves_nothing", gone),
         trial("serial_output_is_followed_byte_by_byte", serial),
         trial("clients_that_talk_nonsense_do_not_disturb_a_guest", nonsense),
+        trial("the_bench_of_the_api_measures_every_arm", bench),
         trial("tcp_is_for_those_with_the_token", tcp),
     ]
 }
@@ -103,4 +104,23 @@ fn tcp() {
     }
     machine.state("stopped");
     machine.ended().expect(0);
+}
+
+fn bench() {
+    let mut command = std::process::Command::new(crate::monitor::program());
+    let measured =
+        command.args(["bench", "api", "--rounds=1", "--seconds=0.3", "--cpus=2", "--pace=50"]).output().unwrap();
+    let text = String::from_utf8(measured.stdout).unwrap();
+    assert!(measured.status.success(), "{text}{}", String::from_utf8_lossy(&measured.stderr));
+    let cells = |start: &str| -> Vec<f64> {
+        let line = text.lines().find(|line| line.starts_with(start)).unwrap_or_else(|| panic!("{start}: {text}"));
+        let numbers = line.split('|').filter_map(|cell| cell.split_ascii_whitespace().next()?.parse().ok());
+        numbers.collect()
+    };
+    for asked in ["| GET /vm, 50 a second", "| GET /vm, no break", "| GET /metrics of 255"] {
+        assert!(cells(asked).iter().all(|number| *number > 0.0) && cells(asked).len() == 7, "{text}");
+    }
+    for arm in ["| no API", "| an API that nobody asks", "| asked 50 times a second", "| asked without a break"] {
+        assert!(cells(arm)[0] > 0.0, "{text}");
+    }
 }

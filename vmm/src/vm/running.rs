@@ -74,7 +74,7 @@ impl Assembled {
     /// Stops all vCPUs of a machine that was started; returns when none of them runs guest code any more.
     ///
     /// # Errors
-    /// [`ControlError`], each vCPU having had `limit`: some may be paused and some not; resuming is allowed.
+    /// [`ControlError`], all vCPUs together having had `limit`: some may be paused and some not; resuming is allowed.
     pub fn pause(&self, limit: Duration) -> Result<(), ControlError> {
         self.ask_all(Request::Pause, State::Paused, limit)
     }
@@ -99,8 +99,10 @@ impl Assembled {
         for vcpu in self.handles.iter() {
             vcpu.ask(request);
         }
+        let deadline = Instant::now() + limit;
         for vcpu in self.handles.iter() {
-            judge(vcpu.index(), wanted, vcpu.wait(limit))?;
+            let left = deadline.saturating_duration_since(Instant::now());
+            judge(vcpu.index(), wanted, vcpu.wait(left))?;
         }
         Ok(())
     }

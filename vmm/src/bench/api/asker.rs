@@ -126,26 +126,3 @@ impl Line {
         Ok(body)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use api::fake::FakeMonitor;
-    use api::server::{Limits, Listen, Served, Server};
-
-    use super::*;
-    use crate::bench::child::ScratchFile;
-
-    #[test]
-    fn every_answer_has_its_time() {
-        let socket = ScratchFile::new("sock");
-        let monitor = Arc::new(FakeMonitor::running(2));
-        let served = Served { events: monitor.events(), serial: monitor.serial(), monitor };
-        let listen = Listen { socket: Some(socket.path().to_owned()), tcp: None };
-        let _server = Server::start(listen, served, Limits::default()).unwrap();
-        let answers = ask(socket.path(), "/metrics", Pace::Every(100), 200).unwrap();
-        assert!(!answers.latency_us.is_empty() && answers.latency_us.iter().all(|us| *us > 0.0), "{answers:?}");
-        assert!(answers.bytes > 100 && answers.per_s > 0.0, "{answers:?}");
-    }
-}

@@ -149,7 +149,7 @@ fn beside(
 
 /// A scrape each tenth of a second, as no Prometheus would ask so often.
 fn scrapes(plan: &ApiBenchPlan) -> Result<Answers, ChildError> {
-    let milliseconds = plan.milliseconds.max(3000);
+    let milliseconds = plan.milliseconds.max(1000);
     let probe = format!("idle seconds={} report=none", seconds(milliseconds));
     let arguments = ["--cpus", "255", "--probe", &probe].map(str::to_owned);
     let (_, answers) = beside("/metrics", Some(Pace::Every(10)), &arguments, milliseconds)?;
