@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use api::client::{Answer, Client, ClientError, Endpoint};
-use api::wire::{Code, Generation, Problem, Vcpu, Vm};
+use api::wire::{Code, Generation, Problem, Vcpu, Vcpus, Vm};
 use rustix::process::Signal;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -59,11 +59,13 @@ impl Machine {
         Self::start(&[[cpus.as_str(), &probe].as_slice(), more].concat()).once_it_runs()
     }
 
-    /// Waits until the guest runs: the API answers before there is a machine.
+    /// Waits until the guest runs: the API answers before there is a machine, and a thread tells its number with its first
+    /// instruction.
     pub(crate) fn once_it_runs(self) -> Self {
         eventually("a running guest", || {
             let vm: Vm = self.client.get("/api/v1/vm").ok()?;
-            (vm.uptime_ns > Some(0)).then_some(())
+            let vcpus: Vcpus = self.client.get("/api/v1/vcpus").ok()?;
+            (vm.uptime_ns > Some(0) && vcpus.vcpus.iter().all(|vcpu| vcpu.tid.is_some())).then_some(())
         });
         self
     }
