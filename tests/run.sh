@@ -15,11 +15,14 @@ trap 'rm -f "$log"' EXIT
 passed=0 failed=0
 broken=()
 
-# Packages whose command is missing: acpica-tools disassembles our ACPI tables, cpuid reads our CPUID leaves.
+# Packages whose command is missing: acpica-tools disassembles our ACPI tables, cpuid reads our CPUID leaves, prometheus
+# has promtool, which checks our metrics, chromium shows our page.
 install_judges() {
     local missing=()
     command -v iasl >/dev/null || missing+=(acpica-tools)
     command -v cpuid >/dev/null || missing+=(cpuid)
+    command -v promtool >/dev/null || missing+=(prometheus)
+    command -v chromium >/dev/null || missing+=(chromium)
     [ ${#missing[@]} -gt 0 ] || return 0
     if [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; then
         echo "== installing from Debian's packages: ${missing[*]}"

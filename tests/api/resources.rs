@@ -14,6 +14,7 @@ use crate::trial;
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
         trial("every_resource_of_a_running_machine_agrees_with_the_kernel", kernel),
+        trial("a_halt_is_halted_time_while_it_lasts", halted),
         trial("every_path_of_the_document_that_is_read_answers", paths),
         trial("255_vcpus_are_scraped_with_their_labels", scrape),
         trial("without_the_flags_there_is_no_api_thread", nothing),
@@ -57,6 +58,18 @@ fn kernel() {
         eventually("an exit", || Some(machine.get::<Stats>("stats")).filter(|stats| !stats.exits.is_empty()));
     assert!(stats.monitor.threads >= 3 && stats.monitor.rss_bytes > 0, "{:?}", stats.monitor);
     assert_eq!(machine.get::<Decisions>("decisions?limit=0").latest, []);
+    machine.stop();
+}
+
+/// KVM books a halt when it ends; this one does not end.
+fn halted() {
+    let machine = Machine::running(2, "idle", &[]);
+    let earlier = eventually("a halt", || Some(machine.vcpu(1)).filter(|vcpu| vcpu.ledger_ns.halted > 0));
+    eventually("half a second", || {
+        let now = machine.vcpu(1);
+        let (passed, halted) = (now.run_loop_ns - earlier.run_loop_ns, now.ledger_ns.halted - earlier.ledger_ns.halted);
+        (passed > 500_000_000).then(|| assert!(halted > passed / 2, "{halted} of {passed} ns: {now:?}"))
+    });
     machine.stop();
 }
 

@@ -30,12 +30,14 @@ impl Shared {
         self.mailbox.state()
     }
 
-    /// What was measured, with what KVM itself counts.
+    /// What was measured, with what KVM itself counts. KVM books a halt when it ends: while one lasts (`blocking`), what
+    /// it booked is too little, and sleep is taken for halted as if KVM did not tell.
     pub(super) fn with_kvm(measured: Measured, stats: Result<&Stats, &StatsError>) -> Measured {
         let reading = stats.ok().and_then(|stats| stats.read().ok());
         let get = |name: &str| reading.as_ref().and_then(|reading| reading.get_ns(name));
         let polled = get("halt_poll_success_ns").zip(get("halt_poll_fail_ns"));
         let polled_ns = polled.map(|(success, fail)| success.saturating_add(fail));
-        Measured { halt_wait_ns: get("halt_wait_ns"), polled_ns, ..measured }
+        let halted_now = reading.as_ref().and_then(|reading| reading.get("blocking")) == Some(1);
+        Measured { halt_wait_ns: get("halt_wait_ns").filter(|_| !halted_now), polled_ns, ..measured }
     }
 }
