@@ -46,6 +46,18 @@ const WRONG: &[Wrong] = &[
     ("a_distance_to_no_node", &["--cpus=2", "--numa=2", "--numa-distance=0:7=20"], &["0:7", "7"]),
     ("a_core_across_nodes", &["--cpus=2,threads=2", "--numa=2"], &["node"]),
     ("an_unknown_flag", &["--cpu=3"], &["--cpu", "--cpus"]),
+    (
+        "an_unknown_word_for_the_probe_guest",
+        &["--probe=rnig seconds=1"],
+        &["--probe \"rnig seconds=1\"", "does not know the word `rnig`", "did you mean `ring`?"],
+    ),
+    ("an_unknown_key_for_the_probe_guest", &["--probe=ring second=1"], &["`second=1`", "did you mean `seconds`?"]),
+    (
+        "a_bad_parameter_for_the_probe_guest",
+        &["--probe=ring seconds=301"],
+        &["does not take `seconds=301`", "seconds takes 0.001 to 300"],
+    ),
+    ("a_second_workload_for_the_probe_guest", &["--probe=ring spin"], &["`spin` is a second", "drop one"]),
     ("a_kernel_that_is_not_there", &["--kernel=absent"], &["--kernel absent", "No such file"]),
     ("a_kernel_that_is_a_directory", &["--kernel=/"], &["--kernel /", "is a directory"]),
     ("a_kernel_that_is_a_device", &["--kernel=/dev/null"], &["--kernel /dev/null", "is a device"]),

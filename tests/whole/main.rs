@@ -12,6 +12,7 @@ mod console;
 mod endings;
 mod experiment;
 mod images;
+mod job_control;
 mod machines;
 mod monitor;
 mod namespaces;
@@ -41,6 +42,7 @@ fn main() {
         endings::trials(),
         console::trials(),
         terminal::trials(),
+        job_control::trials(),
         reports::trials(),
         bad_input::trials(),
         bzimages::trials(),

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use libtest_mimic::Trial;
 use rustix::process::Signal;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::{LocalModes, Termios, tcgetattr};
+use rustix::termios::{ControlModes, InputModes, LocalModes, OutputModes, Termios, tcgetattr};
 use vmm::host::terminal::RawTerminal;
 
 use crate::monitor::{Ended, Monitor, Started};
@@ -44,14 +44,23 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 /// A pseudo-terminal: the person's side and the program's.
-struct Terminal {
-    person: File,
-    program: File,
-    before: Termios,
+pub(crate) struct Terminal {
+    /// Where keys are pressed and the screen is seen.
+    pub(crate) person: File,
+    /// What the program has for stdin.
+    pub(crate) program: File,
+    /// The settings it had at first.
+    pub(crate) before: Termios,
+}
+
+type Modes = (InputModes, OutputModes, ControlModes, LocalModes);
+
+fn modes(all: &Termios) -> Modes {
+    (all.input_modes, all.output_modes, all.control_modes, all.local_modes)
 }
 
 impl Terminal {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let person = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&person).unwrap();
         unlockpt(&person).unwrap();
@@ -61,12 +70,22 @@ impl Terminal {
         Self { person: person.into(), program, before }
     }
 
-    fn is_raw(&self) -> bool {
-        let modes = tcgetattr(&self.program).unwrap().local_modes;
+    /// The settings it has.
+    pub(crate) fn now(&self) -> Termios {
+        tcgetattr(&self.program).unwrap()
+    }
+
+    /// The modes among them.
+    pub(crate) fn modes(&self) -> Modes {
+        modes(&self.now())
+    }
+
+    pub(crate) fn is_raw(&self) -> bool {
+        let modes = self.now().local_modes;
         !modes.intersects(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG)
     }
 
-    fn wait_until_raw(&self) {
+    pub(crate) fn wait_until_raw(&self) {
         let deadline = Instant::now() + LIMIT;
         while !self.is_raw() {
             assert!(Instant::now() < deadline, "the terminal does not become raw");
@@ -75,10 +94,8 @@ impl Terminal {
     }
 
     #[track_caller]
-    fn assert_as_before(&self) {
-        let now = tcgetattr(&self.program).unwrap();
-        let modes = |all: &Termios| (all.input_modes, all.output_modes, all.control_modes, all.local_modes);
-        assert_eq!(modes(&now), modes(&self.before));
+    pub(crate) fn assert_as_before(&self) {
+        assert_eq!(self.modes(), modes(&self.before));
     }
 
     fn start(&self, workload: &str) -> Started {

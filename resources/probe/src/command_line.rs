@@ -94,6 +94,62 @@ words! {
     }
 }
 
+words! {
+    /// What stands before the `=`.
+    Key {
+        /// What the guest does.
+        Workload = "workload",
+        /// For how long.
+        Seconds = "seconds",
+        /// In which ring.
+        Cpl = "cpl",
+        /// Whether spinners write to the pause port.
+        Port = "port",
+        /// After how many spins.
+        Spins = "spins",
+        /// For how long the lock is held.
+        Hold = "hold",
+        /// For how long it is let alone.
+        Think = "think",
+        /// How large a block is.
+        Block = "block",
+        /// How interrupts are sent.
+        Send = "send",
+        /// What is printed.
+        Report = "report",
+        /// What is waited for before the workload.
+        Wait = "wait",
+    }
+}
+
+impl Key {
+    /// The words it takes; none if it takes a number.
+    #[must_use]
+    pub const fn words(self) -> &'static [&'static str] {
+        match self {
+            Self::Workload => Workload::WORDS,
+            Self::Cpl => Ring::WORDS,
+            Self::Port => PortUse::WORDS,
+            Self::Send => Send::WORDS,
+            Self::Report => Detail::WORDS,
+            Self::Wait => Wait::WORDS,
+            Self::Seconds | Self::Spins | Self::Hold | Self::Think | Self::Block => &[],
+        }
+    }
+
+    /// The numbers it takes, in words; empty if it takes words.
+    #[must_use]
+    pub const fn numbers(self) -> &'static str {
+        match self {
+            Self::Seconds => "0.001 to 300, with at most three decimals",
+            Self::Spins => "a whole number from 1 to 4294967295",
+            Self::Hold | Self::Think => "a whole number from 0 to 4294967295",
+            Self::Block => "a whole number from 64 to 1048576",
+            Self::Workload | Self::Cpl | Self::Port | Self::Send | Self::Report | Self::Wait => "",
+        }
+    }
+}
+
 /// Everything a command line can say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Command {
@@ -170,22 +226,47 @@ impl CommandError {
     }
 }
 
+impl CommandError {
+    /// The words that could stand where the wrong one does, or behind its `=`: empty where a number belongs.
+    pub fn known(&self) -> impl Iterator<Item = &'static str> {
+        let (words, more): (&[_], &[_]) = match self {
+            Self::UnknownWord(_) => (Workload::WORDS, Key::WORDS),
+            Self::BadValue(word) => (key_of(word).map_or(&[], Key::words), &[]),
+            Self::SecondWorkload(_) => (&[], &[]),
+        };
+        words.iter().chain(more).copied()
+    }
+}
+
+fn key_of(word: &Word) -> Option<Key> {
+    Key::from_word(word.as_str().split_once('=')?.0)
+}
+
 impl fmt::Display for CommandError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::UnknownWord(word) => {
                 write!(f, "the probe guest does not know the word `{word}`: use a workload (")?;
-                for (i, workload) in Workload::ALL.iter().enumerate() {
-                    write!(f, "{}{}", if i == 0 { "" } else { ", " }, workload.word())?;
-                }
-                f.write_str(") or seconds, cpl, port, spins, hold, think, block, send, report, wait")
+                list(f, Workload::WORDS)?;
+                f.write_str(") or KEY=VALUE (")?;
+                list(f, Key::WORDS)?;
+                f.write_str(")")
             }
             Self::BadValue(word) => {
-                write!(f, "the probe guest does not take `{word}`: see resources/probe/README.md for the values")
+                write!(f, "the probe guest does not take `{word}`")?;
+                let Some(key) = key_of(word) else { return Ok(()) };
+                write!(f, ": {} takes {}", key.word(), key.numbers())?;
+                list(f, key.words())
             }
-            Self::SecondWorkload(word) => write!(f, "the probe guest runs one workload, and `{word}` is a second"),
+            Self::SecondWorkload(word) => {
+                write!(f, "the probe guest runs one workload, and `{word}` is a second: drop one")
+            }
         }
     }
+}
+
+fn list(f: &mut fmt::Formatter<'_>, words: &[&str]) -> fmt::Result {
+    words.iter().enumerate().try_for_each(|(i, word)| write!(f, "{}{word}", if i == 0 { "" } else { ", " }))
 }
 
 impl core::error::Error for CommandError {}
@@ -203,36 +284,33 @@ impl Command {
         let mut named = false;
         for text in line.split_ascii_whitespace() {
             let word = Word::new(text.as_bytes());
-            let (key, value) = text.split_once('=').unwrap_or(("workload", text));
-            if key == "workload" {
-                let bad = if text == value { CommandError::UnknownWord(word) } else { CommandError::BadValue(word) };
-                command.workload = Workload::from_word(value).ok_or(bad)?;
-                if core::mem::replace(&mut named, true) {
-                    return Err(CommandError::SecondWorkload(word));
-                }
-            } else {
-                let known = command.set(key, value).ok_or(CommandError::UnknownWord(word))?;
-                known.ok_or(CommandError::BadValue(word))?;
+            let (key, value) = text.split_once('=').unwrap_or((Key::Workload.word(), text));
+            let key = Key::from_word(key).ok_or(CommandError::UnknownWord(word))?;
+            let wrong = if text == value { CommandError::UnknownWord(word) } else { CommandError::BadValue(word) };
+            command.set(key, value).ok_or(wrong)?;
+            if key == Key::Workload && core::mem::replace(&mut named, true) {
+                return Err(CommandError::SecondWorkload(word));
             }
         }
         Ok(command)
     }
 
-    /// Outer `None`: no such key. Inner `None`: not a value of it.
-    fn set(&mut self, key: &str, value: &str) -> Option<Option<()>> {
-        Some(match key {
-            "seconds" => milliseconds(value).map(|v| self.duration_ms = v),
-            "cpl" => Ring::from_word(value).map(|v| self.cpl = v),
-            "port" => PortUse::from_word(value).map(|v| self.port = v),
-            "spins" => number(value, 1, u32::MAX).map(|v| self.spins = Some(v)),
-            "hold" => number(value, 0, u32::MAX).map(|v| self.hold = v),
-            "think" => number(value, 0, u32::MAX).map(|v| self.think = v),
-            "block" => number(value, 64, 1 << 20).map(|v| self.block_bytes = v),
-            "send" => Send::from_word(value).map(|v| self.send = v),
-            "report" => Detail::from_word(value).map(|v| self.detail = v),
-            "wait" => Wait::from_word(value).map(|v| self.wait = v),
-            _ => return None,
-        })
+    /// `None`: not a value of it.
+    fn set(&mut self, key: Key, value: &str) -> Option<()> {
+        match key {
+            Key::Workload => self.workload = Workload::from_word(value)?,
+            Key::Seconds => self.duration_ms = milliseconds(value)?,
+            Key::Cpl => self.cpl = Ring::from_word(value)?,
+            Key::Port => self.port = PortUse::from_word(value)?,
+            Key::Spins => self.spins = Some(number(value, 1, u32::MAX)?),
+            Key::Hold => self.hold = number(value, 0, u32::MAX)?,
+            Key::Think => self.think = number(value, 0, u32::MAX)?,
+            Key::Block => self.block_bytes = number(value, 64, 1 << 20)?,
+            Key::Send => self.send = Send::from_word(value)?,
+            Key::Report => self.detail = Detail::from_word(value)?,
+            Key::Wait => self.wait = Wait::from_word(value)?,
+        }
+        Some(())
     }
 }
 
@@ -305,6 +383,29 @@ mod tests {
             assert_eq!(Command::parse(text), Err(CommandError::BadValue(word(text))), "{text}");
         }
         assert_eq!(Command::parse("ring spin"), Err(CommandError::SecondWorkload(word("spin"))));
+    }
+
+    #[test]
+    fn an_error_says_what_would_be_taken() {
+        let error = |line| Command::parse(line).unwrap_err();
+        for (line, part) in [
+            ("workload=x", "workload takes report, idle, spin"),
+            ("port=yes", "port takes auto, on, off"),
+            ("seconds=301", "seconds takes 0.001 to 300"),
+            ("spins=0", "spins takes a whole number from 1 to 4294967295"),
+            ("block=63", "from 64 to 1048576"),
+            ("rings", "seconds, cpl, port, spins"),
+            ("ring spin", "drop one"),
+        ] {
+            let text = error(line).to_string();
+            assert!(text.contains(part), "{text} should say {part}");
+        }
+        assert!(error("send=x").known().eq(["broadcast", "each"]));
+        assert_eq!(error("hold=x").known().count(), 0);
+        assert_eq!(error("x").known().count(), Workload::ALL.len() + Key::ALL.len());
+        for key in Key::ALL {
+            assert!(key.words().is_empty() != key.numbers().is_empty(), "{key:?} takes either");
+        }
     }
 
     proptest! {

@@ -191,6 +191,8 @@ macro_rules! words {
         impl $name {
             /// Every variant.
             pub const ALL: &'static [Self] = &[$(Self::$variant),*];
+            /// Every variant as it is printed.
+            pub const WORDS: &'static [&'static str] = &[$($word),*];
             /// The variant as it is printed.
             #[must_use]
             pub const fn word(self) -> &'static str {

@@ -5,6 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use probe::command_line::CommandError;
 use topology::guest::TopologyError;
 use topology::id::{NodeId, VcpuIndex};
 
@@ -87,6 +88,16 @@ pub enum ConfigError {
         why: &'static str,
         /// What to do.
         remedy: &'static str,
+    },
+    /// What the probe guest is told to do, and does not understand.
+    #[error("--probe {line:?}: {source}{}", .nearest.map_or_else(String::new, |word| format!("; did you mean `{word}`?")))]
+    Probe {
+        /// As it was written.
+        line: String,
+        /// What is wrong.
+        source: CommandError,
+        /// The known word that is nearest.
+        nearest: Option<&'static str>,
     },
     /// Paravirtual features and exits that KVM does not let go together.
     #[error(

@@ -24,6 +24,7 @@ mod numa;
 mod offer;
 mod pause;
 mod placement;
+mod probe_line;
 mod resolve;
 mod rules_off;
 mod serial;

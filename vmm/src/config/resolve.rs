@@ -14,7 +14,7 @@ use topology::guest::{
 
 use super::{
     Boot, ByteSize, ConfigError, CpusConfig, HugePages, Machine, MachineConfig, MechanismChoice, MemoryPolicy,
-    NodeConfig, NodeWish, NumaEntry, OfferPlan, PauseMode, PausePlan, SerialConfig, pause,
+    NodeConfig, NodeWish, NumaEntry, OfferPlan, PauseMode, PausePlan, SerialConfig, pause, probe_line,
 };
 use crate::report::{self, ReportTarget};
 
@@ -144,6 +144,7 @@ impl MachineConfig {
             }
             let workload = self.probe.clone().unwrap_or_else(|| Self::DEFAULT_PROBE.to_owned());
             refuse_characters("--probe", &workload, char::is_control)?;
+            probe_line::check(&workload)?;
             return Ok(Boot::Probe { workload });
         };
         if let Some(workload) = &self.probe {
@@ -336,6 +337,7 @@ mod tests {
             (refused("initrd = \"x\""), "--initrd \"x\": belongs to a kernel"),
             (refused("cmdline = \"quiet\""), "use --probe"),
             (refused("probe = \"spin\\nseconds=3\""), "control character '\\n'"),
+            (refused("probe = \"spn seconds=3\""), "did you mean `spin`?"),
             (refused("kernel = \"/absent\""), "--kernel /absent: cannot open it: No such file"),
             (refused("kernel = \"/\""), "--kernel /: is a directory"),
             (refused("kernel = \"/dev/null\""), "is a device"),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #![expect(unsafe_code, reason = "sigset_t calls, signalfd, and reading its records")]
-//! The signals that end a run, as a file descriptor for the event loop.
+//! The signals that end a run, or interrupt it for the sake of job control, as a file descriptor for the event loop.
 //!
 //! They are blocked before the first thread is started, so every thread inherits the mask and none is interrupted by
 //! them.
@@ -26,13 +26,45 @@ const FATAL: [libc::c_int; 8] = [
     libc::SIGXCPU,
 ];
 
+/// The signals of job control that are to be heard of: the keyboard's stop, and going on after any stop.
+const JOB_CONTROL: [libc::c_int; 2] = [libc::SIGTSTP, libc::SIGCONT];
+
+/// The signals by which the kernel stops a background job that touches its terminal. Blocked, a read is an error (EIO)
+/// instead, and a write is made (drivers/tty/tty_jobctrl.c, `__tty_check_change`).
+const OF_A_BACKGROUND_JOB: [libc::c_int; 2] = [libc::SIGTTIN, libc::SIGTTOU];
+
 /// What a signal asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StopRequest {
+pub enum SignalRequest {
     /// SIGTERM: press the power button, then stop.
-    Graceful,
+    PowerOff,
+    /// SIGTSTP: give the terminal back and stand still.
+    Suspend,
+    /// SIGCONT: the process stood still and goes on, in the foreground or in the background.
+    GoOn,
     /// Any other: stop now.
-    Immediate,
+    Stop,
+}
+
+impl SignalRequest {
+    /// Whether the run is to come to its end.
+    #[must_use]
+    pub const fn is_end(self) -> bool {
+        match self {
+            Self::PowerOff | Self::Stop => true,
+            Self::Suspend | Self::GoOn => false,
+        }
+    }
+
+    /// What the signal of this number asks for.
+    const fn of(signal: libc::c_int) -> Self {
+        match signal {
+            libc::SIGTERM => Self::PowerOff,
+            libc::SIGTSTP => Self::Suspend,
+            libc::SIGCONT => Self::GoOn,
+            _ => Self::Stop,
+        }
+    }
 }
 
 /// The ending signals, readable. From here on they end nothing by themselves.
@@ -43,25 +75,23 @@ impl EndingSignals {
     /// Blocks the ending signals for this thread and all it starts, and opens a descriptor that reports them. One that
     /// the caller of the process had ignored (nohup, a shell's background job) stays ignored; of those that only happen to
     /// end a process, one with a handler (a profiler's) is left to that. SIGPIPE and
-    /// SIGXFSZ are ignored from here on: a closed stdout, or a file at its size limit, is an error value, not the end.
+    /// SIGXFSZ are ignored from here on: a closed stdout, or a file at its size limit, is an error value, not the end. So
+    /// is a terminal that belongs to another job.
     ///
     /// # Errors
     /// The kernel's own.
     pub fn block() -> io::Result<Self> {
         let mut set = empty_set();
-        let asking = ENDING.into_iter().filter(|signal| action(*signal) != libc::SIG_IGN);
+        let asking = ENDING.into_iter().chain(JOB_CONTROL).filter(|signal| action(*signal) != libc::SIG_IGN);
         let fatal = FATAL.into_iter().chain(libc::SIGRTMIN()..=libc::SIGRTMAX());
         for signal in asking.chain(fatal.filter(|signal| action(*signal) == libc::SIG_DFL)) {
             // SAFETY: sigaddset changes the set it is given.
             unsafe { libc::sigaddset(&raw mut set, signal) };
         }
-        // SAFETY: pthread_sigmask and signalfd read the set; a null old mask is allowed; the descriptor is new and owned
-        // by the File from here on.
+        set_mask(libc::SIG_BLOCK, &set)?;
+        set_mask(libc::SIG_BLOCK, &set_of(OF_A_BACKGROUND_JOB))?;
+        // SAFETY: signalfd reads the set; the descriptor is new and owned by the File from here on.
         unsafe {
-            let error = libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
-            if error != 0 {
-                return Err(io::Error::from_raw_os_error(error));
-            }
             libc::signal(libc::SIGPIPE, libc::SIG_IGN);
             libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
             match libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) {
@@ -75,7 +105,7 @@ impl EndingSignals {
     ///
     /// # Errors
     /// The kernel's own.
-    pub fn take(&mut self) -> io::Result<Option<StopRequest>> {
+    pub fn take(&mut self) -> io::Result<Option<SignalRequest>> {
         let mut record = [0u8; size_of::<libc::signalfd_siginfo>()];
         match self.0.read(&mut record) {
             Ok(read) if read == record.len() => {}
@@ -85,8 +115,40 @@ impl EndingSignals {
         }
         // ssi_signo is the first field (signalfd(2)).
         let number = u32::from_ne_bytes([record[0], record[1], record[2], record[3]]);
-        Ok(Some(if number == libc::SIGTERM.cast_unsigned() { StopRequest::Graceful } else { StopRequest::Immediate }))
+        Ok(Some(SignalRequest::of(number.cast_signed())))
     }
+}
+
+/// Stands still as SIGTSTP has a process do, until SIGCONT; returns at once where nobody could send that (an orphaned
+/// process group, setpgid(2)).
+///
+/// # Errors
+/// The kernel's own.
+pub fn stand_still() -> io::Result<()> {
+    let stop = set_of([libc::SIGTSTP]);
+    // SAFETY: raise sends the signal to the calling thread; its action is the default, or it would not have been taken.
+    unsafe { libc::raise(libc::SIGTSTP) };
+    // It is taken here, where it is let through.
+    set_mask(libc::SIG_UNBLOCK, &stop)?;
+    set_mask(libc::SIG_BLOCK, &stop)
+}
+
+/// Changes which signals this thread blocks.
+fn set_mask(how: libc::c_int, set: &libc::sigset_t) -> io::Result<()> {
+    // SAFETY: pthread_sigmask reads the set; a null old mask is allowed.
+    match unsafe { libc::pthread_sigmask(how, set, std::ptr::null_mut()) } {
+        0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(error)),
+    }
+}
+
+fn set_of<const N: usize>(signals: [libc::c_int; N]) -> libc::sigset_t {
+    let mut set = empty_set();
+    for signal in signals {
+        // SAFETY: sigaddset changes the set it is given.
+        unsafe { libc::sigaddset(&raw mut set, signal) };
+    }
+    set
 }
 
 fn empty_set() -> libc::sigset_t {
@@ -131,13 +193,17 @@ mod tests {
         let mut signals = EndingSignals::block().unwrap();
         assert_eq!(signals.take().unwrap(), None);
         raise(libc::SIGTERM);
-        assert_eq!(signals.take().unwrap(), Some(StopRequest::Graceful));
+        assert_eq!(signals.take().unwrap(), Some(SignalRequest::PowerOff));
         raise(libc::SIGQUIT);
-        assert_eq!(signals.take().unwrap(), Some(StopRequest::Immediate));
+        assert_eq!(signals.take().unwrap(), Some(SignalRequest::Stop));
         assert_eq!(signals.take().unwrap(), None, "each is taken once");
+        raise(libc::SIGTSTP);
+        assert_eq!(signals.take().unwrap(), Some(SignalRequest::Suspend));
+        raise(libc::SIGCONT);
+        assert_eq!(signals.take().unwrap(), Some(SignalRequest::GoOn));
         for signal in [libc::SIGUSR2, libc::SIGALRM, libc::SIGPWR, libc::SIGXCPU, libc::SIGRTMIN(), libc::SIGRTMAX()] {
             raise(signal);
-            assert_eq!(signals.take().unwrap(), Some(StopRequest::Immediate), "signal {signal}");
+            assert_eq!(signals.take().unwrap(), Some(SignalRequest::Stop), "signal {signal}");
         }
     }
 

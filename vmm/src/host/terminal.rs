@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #![expect(unsafe_code, reason = "tcgetattr, tcsetattr, tcgetpgrp, TIOCGWINSZ and isatty")]
-//! Stdin as the guest's keyboard: raw while the guest runs, as it was on every way out.
+//! Stdin as the guest's keyboard: raw while the guest runs and the terminal is ours, as it was on every way out.
 //!
 //! The old settings live in one static place, so that the panic hook (a panic aborts, no destructor runs) can put them
-//! back as well.
+//! back as well. Invariant: while another job has the terminal (`&`, `bg`), nothing reads it or changes its settings.
 
 use std::io;
-use std::mem::MaybeUninit;
+use std::mem::{self, MaybeUninit};
 use std::panic;
 use std::sync::{Mutex, Once, PoisonError};
 
@@ -35,8 +35,8 @@ pub fn size() -> Option<(usize, usize)> {
     (size.ws_row > 0 && size.ws_col > 0).then(|| (size.ws_row.into(), size.ws_col.into()))
 }
 
-/// Whether stdin is a terminal on which another job is in the foreground. Reading from it, or changing its settings,
-/// would stop this process (SIGTTIN, SIGTTOU).
+/// Whether stdin is a terminal on which another job is in the foreground: what is typed there is not for us, and its
+/// settings are those of that job.
 #[must_use]
 pub fn stdin_is_of_another_job() -> bool {
     // SAFETY: both only ask the kernel for a number.
@@ -49,12 +49,62 @@ fn is_of_another_job(foreground: libc::pid_t, own: libc::pid_t) -> bool {
     foreground != -1 && foreground != own
 }
 
+/// The terminal on stdin, as far as job control lets this process have it.
+#[derive(Debug)]
+pub struct Terminal {
+    raw: Option<RawTerminal>,
+}
+
+impl Terminal {
+    /// Stdin, made raw unless another job has it; `None` if it is no terminal.
+    ///
+    /// # Errors
+    /// The kernel's own.
+    pub fn on_stdin() -> io::Result<Option<Self>> {
+        if !stdin_is_terminal() {
+            return Ok(None);
+        }
+        let raw = if stdin_is_of_another_job() { None } else { RawTerminal::enter()? };
+        Ok(Some(Self { raw }))
+    }
+
+    /// Whether what is typed is for the guest, as of the last look.
+    #[must_use]
+    pub fn is_ours(&self) -> bool {
+        self.raw.is_some()
+    }
+
+    /// Looks who has it: makes it raw if it has come to us, leaves it alone if it has gone to another job.
+    pub fn look(&mut self) {
+        if stdin_is_of_another_job() {
+            self.raw = None;
+        } else if self.raw.is_none() {
+            // One that cannot be made raw is not read; the next look tries again.
+            self.raw = RawTerminal::enter().ok().flatten();
+        }
+    }
+
+    /// Gives it back as it was.
+    pub fn give_back(&mut self) {
+        self.raw = None;
+    }
+
+    /// Looks again after this process stood still: whoever had the terminal meanwhile has made it what it is.
+    pub fn look_anew(&mut self) {
+        if let Some(raw) = self.raw.take() {
+            mem::forget(raw);
+        }
+        self.look();
+    }
+}
+
 /// While this lives, stdin is raw: keys reach the guest one by one, without echo, Ctrl-C included.
 #[derive(Debug)]
 pub struct RawTerminal(());
 
 impl RawTerminal {
-    /// Makes stdin raw, if it is a terminal; `None` if it is not.
+    /// Makes stdin raw, if it is a terminal; `None` if it is not. What it is put back to is what it was when it was made
+    /// raw first, unless it has been put back since.
     ///
     /// # Errors
     /// The kernel's own.
@@ -70,7 +120,7 @@ impl RawTerminal {
             }
             settings.assume_init()
         };
-        *SAVED.lock().unwrap_or_else(PoisonError::into_inner) = Some(settings);
+        SAVED.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(settings);
         PANIC_HOOK.call_once(restore_on_panic);
         let mut raw = settings;
         // SAFETY: cfmakeraw changes the struct it is given.
@@ -88,8 +138,12 @@ impl Drop for RawTerminal {
     }
 }
 
-/// Puts stdin back to what it was before [`RawTerminal::enter`]; nothing if it is not raw.
+/// Puts stdin back to what it was before [`RawTerminal::enter`]; nothing if it is not raw, or if another job has it, which
+/// has settings of its own.
 pub fn restore() {
+    if stdin_is_of_another_job() {
+        return;
+    }
     // A panic while the lock is held cannot be waited for.
     let Ok(mut saved) = SAVED.try_lock() else { return };
     if let Some(settings) = saved.take() {

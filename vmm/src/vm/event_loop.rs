@@ -3,7 +3,7 @@
 //!
 //! Every wait has an end: the loop sleeps until a descriptor is readable or the nearest deadline has come.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::rc::Rc;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use devices::serial::Flushed;
-use event_manager::{EventManager, EventOps, Events, MutEventSubscriber, SubscriberOps};
+use event_manager::{EventManager, EventOps, Events, MutEventSubscriber, SubscriberId, SubscriberOps};
 use vmm_sys_util::epoll::EventSet;
 
 use super::assembly::Assembled;
@@ -21,14 +21,16 @@ use super::input::Input;
 use crate::config::SerialConfig;
 use crate::control::carry_out::Desk;
 use crate::control::thresholds::{LOOK_EVERY, Watcher};
-use crate::host::signals::{EndingSignals, StopRequest};
-use crate::host::terminal::{self, RawTerminal};
+use crate::host::signals::{self, EndingSignals, SignalRequest};
+use crate::host::terminal::Terminal;
 use crate::layout;
 
 /// How long output without a newline may wait, at most: a prompt appears at once for a human.
 const FLUSH_AFTER: Duration = Duration::from_millis(10);
 /// How long a guest may take to power off after its power button was pressed.
 const POWER_OFF_LIMIT: Duration = Duration::from_secs(10);
+/// How often it is looked whether a terminal that another job has came back: a shell's `fg` tells a running job nothing.
+const TERMINAL_LOOK_AFTER: Duration = Duration::from_millis(200);
 
 /// The event loop cannot work.
 #[derive(Debug, thiserror::Error)]
@@ -51,11 +53,21 @@ struct Deadlines {
     power_off: Cell<Option<Instant>>,
     /// When those who watch are told what changed.
     look: Cell<Option<Instant>>,
+    terminal: Cell<Option<Instant>>,
 }
 
 impl Deadlines {
     fn next(&self) -> Option<Instant> {
-        [self.flush.get(), self.power_off.get(), self.look.get()].into_iter().flatten().min()
+        [self.flush.get(), self.power_off.get(), self.terminal.get(), self.look.get()].into_iter().flatten().min()
+    }
+}
+
+impl Deadlines {
+    /// Sees to it that a terminal that another job has is looked for.
+    fn look_for(&self, input: Option<&Input<'_>>) {
+        if input.is_some_and(Input::is_elsewhere) && self.terminal.get().is_none() {
+            self.terminal.set(Some(Instant::now() + TERMINAL_LOOK_AFTER));
+        }
     }
 }
 
@@ -77,23 +89,19 @@ pub(super) fn serve(
     let deadlines = Rc::new(Deadlines::default());
     let mut manager: EventManager<Box<dyn MutEventSubscriber + '_>> =
         EventManager::new().map_err(EventLoopError::Wait)?;
-    let input = match machine.machine.serial {
-        // A job in the background would be stopped for touching the terminal; it runs without a keyboard.
-        SerialConfig::Stdio if terminal::stdin_is_of_another_job() => None,
-        SerialConfig::Stdio => Some(Input::stdin(&parts.end).map_err(EventLoopError::Stdin)?),
-        SerialConfig::None | SerialConfig::File(_) => None,
-    };
     // Dropped on every way out of here, which puts the terminal back.
-    let _raw = match &input {
-        Some(_) => RawTerminal::enter().map_err(EventLoopError::Terminal)?,
-        None => None,
-    };
+    let input = keyboard(machine)?;
     watch(&mut manager, Box::new(EndWatch(&parts.end)), parts.end.event())?;
-    let console =
-        ConsoleWatch { console: &parts.console, events: &parts.events, deadlines: Rc::clone(&deadlines), input };
-    watch(&mut manager, Box::new(console), parts.events.event())?;
+    let console = ConsoleWatch {
+        console: &parts.console,
+        events: &parts.events,
+        deadlines: Rc::clone(&deadlines),
+        input: Rc::clone(&input),
+    };
+    let console = watch(&mut manager, Box::new(console), parts.events.event())?;
     let descriptor = signals.as_raw_fd();
-    watch(&mut manager, Box::new(Operator { machine, signals, deadlines: Rc::clone(&deadlines) }), &descriptor)?;
+    let operator = Operator { machine, signals, deadlines: Rc::clone(&deadlines), input: Rc::clone(&input) };
+    watch(&mut manager, Box::new(operator), &descriptor)?;
     let mut watcher = desk.map(Watcher::new);
     if let Some(desk) = desk {
         watch(&mut manager, Box::new(DeskWatch { desk, machine }), desk.station().event())?;
@@ -112,10 +120,28 @@ pub(super) fn serve(
         if due(&deadlines.flush, now) && parts.console.flush() == Flushed::Waiting {
             deadlines.flush.set(Some(now + FLUSH_AFTER));
         }
+        if due(&deadlines.terminal, now) {
+            let mut ops = manager.event_ops(console).map_err(EventLoopError::Wait)?;
+            let mut input = input.borrow_mut();
+            input.iter_mut().for_each(|input| input.look(&mut ops));
+            deadlines.look_for(input.as_ref());
+        }
         if due(&deadlines.power_off, now) {
             parts.end.note(Outcome::Stopped(StopCause::Deadline));
         }
     }
+}
+
+/// Stdin for the guest's console, if that is asked for; raw if it is a terminal and ours.
+fn keyboard(machine: &Assembled) -> Result<Rc<RefCell<Option<Input<'_>>>>, EventLoopError> {
+    let input = match machine.machine.serial {
+        SerialConfig::Stdio => {
+            let terminal = Terminal::on_stdin().map_err(EventLoopError::Terminal)?;
+            Some(Input::stdin(terminal, &machine.parts.end).map_err(EventLoopError::Stdin)?)
+        }
+        SerialConfig::None | SerialConfig::File(_) => None,
+    };
+    Ok(Rc::new(RefCell::new(input)))
 }
 
 /// Adds a subscriber and the descriptor that it is told of. A descriptor that is not watched could leave the loop waiting
@@ -124,10 +150,11 @@ fn watch<'a>(
     manager: &mut EventManager<Box<dyn MutEventSubscriber + 'a>>,
     subscriber: Box<dyn MutEventSubscriber + 'a>,
     descriptor: &impl AsRawFd,
-) -> Result<(), EventLoopError> {
+) -> Result<SubscriberId, EventLoopError> {
     let id = manager.add_subscriber(subscriber);
     let mut ops = manager.event_ops(id).map_err(EventLoopError::Wait)?;
-    ops.add(Events::new(descriptor, EventSet::IN)).map_err(EventLoopError::Wait)
+    ops.add(Events::new(descriptor, EventSet::IN)).map_err(EventLoopError::Wait)?;
+    Ok(id)
 }
 
 fn wait(
@@ -177,28 +204,32 @@ struct ConsoleWatch<'a> {
     console: &'a Arc<Console>,
     events: &'a Arc<ConsoleEvents>,
     deadlines: Rc<Deadlines>,
-    input: Option<Input<'a>>,
+    input: Rc<RefCell<Option<Input<'a>>>>,
 }
 
 impl MutEventSubscriber for ConsoleWatch<'_> {
     fn init(&mut self, ops: &mut EventOps) {
-        if let Some(input) = &mut self.input {
+        let mut input = self.input.borrow_mut();
+        if let Some(input) = input.as_mut() {
             input.begin(self.console, ops);
         }
+        self.deadlines.look_for(input.as_ref());
     }
 
     fn process(&mut self, events: Events, ops: &mut EventOps) {
+        let mut input = self.input.borrow_mut();
         if events.fd() == self.events.event().as_raw_fd() {
             let _ = self.events.event().read();
             if self.events.take_flush_due() && self.deadlines.flush.get().is_none() {
                 self.deadlines.flush.set(Some(Instant::now() + FLUSH_AFTER));
             }
-            if let Some(input) = self.input.as_mut().filter(|_| self.events.take_room()) {
+            if let Some(input) = input.as_mut().filter(|_| self.events.take_room()) {
                 input.make_use_of_room(self.console, ops);
             }
-        } else if let Some(input) = &mut self.input {
+        } else if let Some(input) = input.as_mut() {
             input.pump(self.console, ops);
         }
+        self.deadlines.look_for(input.as_ref());
     }
 }
 
@@ -207,6 +238,7 @@ struct Operator<'a> {
     machine: &'a Assembled,
     signals: &'a mut EndingSignals,
     deadlines: Rc<Deadlines>,
+    input: Rc<RefCell<Option<Input<'a>>>>,
 }
 
 impl MutEventSubscriber for Operator<'_> {
@@ -214,8 +246,10 @@ impl MutEventSubscriber for Operator<'_> {
 
     fn process(&mut self, _: Events, _: &mut EventOps) {
         match self.signals.take() {
-            Ok(Some(StopRequest::Immediate)) => self.stop(StopCause::Immediate),
-            Ok(Some(StopRequest::Graceful)) => self.press_power_button(),
+            Ok(Some(SignalRequest::Stop)) => self.stop(StopCause::Immediate),
+            Ok(Some(SignalRequest::PowerOff)) => self.press_power_button(),
+            Ok(Some(SignalRequest::Suspend)) => self.suspend(),
+            Ok(Some(SignalRequest::GoOn)) => self.go_on(),
             Ok(None) | Err(_) => {}
         }
     }
@@ -224,6 +258,19 @@ impl MutEventSubscriber for Operator<'_> {
 impl Operator<'_> {
     fn stop(&self, cause: StopCause) {
         self.machine.parts.end.note(Outcome::Stopped(cause));
+    }
+
+    fn suspend(&self) {
+        self.input.borrow_mut().iter_mut().for_each(Input::suspend);
+        // Where it cannot stand still the guest goes on, and so does the keyboard.
+        let _ = signals::stand_still();
+        self.go_on();
+    }
+
+    /// The terminal may be another's now, or have other settings; the loop, which watches it, takes a look.
+    fn go_on(&self) {
+        self.input.borrow_mut().iter_mut().for_each(Input::go_on);
+        self.deadlines.terminal.set(Some(Instant::now()));
     }
 
     /// Presses the button once; a second SIGTERM does not wait any longer.

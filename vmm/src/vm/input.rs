@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! From stdin to the guest's serial port, with back-pressure: what the port has no room for stays here, and stdin is
-//! left alone until it is gone. A terminal alone is always read, for its keys may be for the monitor.
+//! left alone until it is gone. A terminal alone is always read, for its keys may be for the monitor, but only while it is
+//! ours.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -12,7 +13,7 @@ use vmm_sys_util::epoll::EventSet;
 
 use super::console::Console;
 use super::end::{EndNote, Outcome, StopCause};
-use crate::host::terminal::{self, EscapeKeys, Key};
+use crate::host::terminal::{EscapeKeys, Key, Terminal};
 
 /// Bytes read at a time: what the port's FIFO can take.
 const CHUNK: usize = 64;
@@ -30,6 +31,8 @@ enum Source {
     Waiting,
     /// A regular file, which epoll refuses: it can always be read.
     AlwaysReady,
+    /// A terminal that another job has.
+    Elsewhere,
     /// At its end.
     Ended,
 }
@@ -39,36 +42,78 @@ pub(super) struct Input<'a> {
     file: File,
     // Escape sequences are for people; a pipe is passed on as it is.
     keys: Option<EscapeKeys>,
+    terminal: Option<Terminal>,
     rest: Vec<u8>,
     source: Source,
     end: &'a Arc<EndNote>,
 }
 
 impl<'a> Input<'a> {
-    /// Takes a duplicate of stdin; Ctrl-A x typed there ends the run through `end`.
+    /// Takes a duplicate of stdin, which may be a terminal; Ctrl-A x typed there ends the run through `end`.
     ///
     /// # Errors
     /// The kernel's own: stdin is closed.
-    pub(super) fn stdin(end: &'a Arc<EndNote>) -> io::Result<Self> {
+    pub(super) fn stdin(terminal: Option<Terminal>, end: &'a Arc<EndNote>) -> io::Result<Self> {
         let file = File::from(io::stdin().as_fd().try_clone_to_owned()?);
-        let keys = terminal::stdin_is_terminal().then(EscapeKeys::default);
-        Ok(Self::new(file, keys, end))
+        let keys = terminal.as_ref().map(|_| EscapeKeys::default());
+        Ok(Self { terminal, ..Self::new(file, keys, end) })
     }
 
     fn new(file: File, keys: Option<EscapeKeys>, end: &'a Arc<EndNote>) -> Self {
-        Self { file, keys, rest: Vec::new(), source: Source::Watched, end }
+        Self { file, keys, terminal: None, rest: Vec::new(), source: Source::Watched, end }
     }
 
     /// Starts watching.
     pub(super) fn begin(&mut self, console: &Console, ops: &mut EventOps) {
-        self.source = match ops.add(Events::new(&self.file, EventSet::IN)) {
+        self.source = match &self.terminal {
+            Some(terminal) if !terminal.is_ours() => Source::Elsewhere,
+            Some(_) | None => self.watch(ops),
+        };
+        if self.source == Source::AlwaysReady {
+            self.pump(console, ops);
+        }
+    }
+
+    fn watch(&self, ops: &mut EventOps) -> Source {
+        match ops.add(Events::new(&self.file, EventSet::IN)) {
             Ok(()) => Source::Watched,
             Err(event_manager::Error::Epoll(error)) if error.errno() == libc::EPERM => Source::AlwaysReady,
             // No memory for a watch: a guest without a keyboard is better than a read that blocks the event loop.
             Err(_) => Source::Ended,
+        }
+    }
+
+    /// Whether it is a terminal that another job has. Nothing tells when it comes back: [`Input::look`] does.
+    pub(super) fn is_elsewhere(&self) -> bool {
+        self.source == Source::Elsewhere
+    }
+
+    /// Looks who has the terminal, and reads it, or leaves it alone, from now on.
+    pub(super) fn look(&mut self, ops: &mut EventOps) {
+        let Some(terminal) = &mut self.terminal else { return };
+        terminal.look();
+        let ours = terminal.is_ours();
+        self.source = match (self.source, ours) {
+            (Source::Elsewhere, true) => self.watch(ops),
+            (Source::Watched, false) => {
+                let _ = ops.remove(Events::new(&self.file, EventSet::IN));
+                Source::Elsewhere
+            }
+            (unchanged, _) => unchanged,
         };
-        if self.source == Source::AlwaysReady {
-            self.pump(console, ops);
+    }
+
+    /// Before the process stands still: the terminal is what it was.
+    pub(super) fn suspend(&mut self) {
+        if let Some(terminal) = &mut self.terminal {
+            terminal.give_back();
+        }
+    }
+
+    /// After the process stood still; a look follows.
+    pub(super) fn go_on(&mut self) {
+        if let Some(terminal) = &mut self.terminal {
+            terminal.look_anew();
         }
     }
 
@@ -96,7 +141,7 @@ impl<'a> Input<'a> {
                     self.set_watched(ops, true);
                     return;
                 }
-                Source::Ended => return,
+                Source::Ended | Source::Elsewhere => return,
                 Source::Watched | Source::AlwaysReady => {}
             }
             let watched = self.source == Source::Watched;
@@ -121,6 +166,10 @@ impl<'a> Input<'a> {
 
     /// Reads the next bytes into `rest`. Gives whether any came.
     fn read(&mut self, ops: &mut EventOps) -> bool {
+        self.look(ops);
+        if self.is_elsewhere() {
+            return false;
+        }
         let mut chunk = [0; CHUNK];
         match self.file.read(&mut chunk) {
             Ok(0) => self.ended(ops),
@@ -129,7 +178,13 @@ impl<'a> Input<'a> {
                 return true;
             }
             Err(error) if matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock) => {}
-            Err(_) => self.ended(ops),
+            Err(error) => {
+                // A terminal that has gone to another job meanwhile is no error of the terminal.
+                self.look(ops);
+                if error.raw_os_error() != Some(libc::EIO) || !self.is_elsewhere() {
+                    self.ended(ops);
+                }
+            }
         }
         false
     }

@@ -158,7 +158,7 @@ impl Loader<'_> {
         let loaded = elf::load(&mut Cursor::new(probe::IMAGE), probe::IMAGE.len() as u64, self.map, self.memory)
             .map_err(|source| PayloadError::Elf { name: name(), source })?;
         clear_of(self.tables, &loaded.taken, name)?;
-        command_line::write(self.memory, &format!("workload={workload}"), usize::MAX)?;
+        command_line::write(self.memory, workload, usize::MAX)?;
         self.enter_elf(&loaded, None)
     }
 

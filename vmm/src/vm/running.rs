@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A machine that runs: pause, resume, wait for its end.
 
+use std::io;
 use std::time::{Duration, Instant};
 
 use devices::serial::Flushed;
@@ -11,7 +12,7 @@ use super::end::Outcome;
 use super::event_loop::{self, EventLoopError};
 use super::parts::Parts;
 use crate::control::carry_out::Desk;
-use crate::host::signals::EndingSignals;
+use crate::host::signals::{EndingSignals, SignalRequest};
 use crate::placement::control::{HandleError, PlacementHandle};
 use crate::vcpu::control::{NoAnswer, Reply, Request, State};
 use crate::vcpu::thread::{ANSWER_LIMIT, VcpuHandle};
@@ -159,7 +160,9 @@ impl Running {
 
 /// What the guest sent before its end is still to be seen, for as long as its reader takes and no signal comes.
 fn drain(parts: &Parts, signals: &mut EndingSignals) {
-    while parts.console.flush() == Flushed::Waiting && matches!(signals.take(), Ok(None)) {
+    let ends =
+        |asked: io::Result<Option<SignalRequest>>| asked.map_or(true, |asked| asked.is_some_and(SignalRequest::is_end));
+    while parts.console.flush() == Flushed::Waiting && !ends(signals.take()) {
         match &parts.sink {
             Some(sink) if !sink.is_hurried() => {
                 sink.await_room();
