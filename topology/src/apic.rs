@@ -8,8 +8,8 @@
 
 use thiserror::Error;
 
-use crate::guest::{Position, Shape};
 use crate::id::ApicId;
+use crate::place::{Position, Shape};
 
 /// The highest APIC id that a CPU can have without x2APIC: 255 is the broadcast (Intel SDM vol. 3A, section 11.6.1).
 pub const XAPIC_MAX_ID: u32 = 254;

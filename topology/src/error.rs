@@ -6,8 +6,8 @@
 use thiserror::Error;
 
 use crate::cpu_set::CpuSet;
-use crate::guest::{MAX_CPUS, MAX_MEMORY_BYTES, MAX_NODES, PAGE_BYTES};
 use crate::id::{NodeId, VcpuIndex};
+use crate::limits::{MAX_CPUS, MAX_MEMORY_BYTES, MAX_NODES, PAGE_BYTES};
 
 /// Why a [`crate::guest::TopologyRequest`] describes no machine.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

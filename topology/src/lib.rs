@@ -7,6 +7,8 @@
 mod error;
 #[cfg(test)]
 mod generate;
+mod limits;
+mod place;
 
 pub mod acpi;
 pub mod apic;

@@ -14,7 +14,6 @@ use crate::cpu_seen;
 use crate::hardware::cpuid;
 use crate::memory::Arena;
 use crate::service;
-use crate::workload;
 
 /// A CPU that MADT lists.
 pub struct Slot {
@@ -177,9 +176,8 @@ fn wait_for(word: &AtomicU32, value: u32, clocks: &Clocks, us: u64) -> u32 {
     now
 }
 
-/// Where every other CPU spends its life.
-#[unsafe(no_mangle)]
-extern "C" fn probe_other_main(block: &'static Block) -> ! {
+/// Where every other CPU spends its life: waits, and does `work` whenever all CPUs work together.
+pub fn serve(block: &'static Block, work: fn(&'static Block)) -> ! {
     apic::enable();
     if !arrive(block) {
         service::stop();
@@ -195,7 +193,7 @@ extern "C" fn probe_other_main(block: &'static Block) -> ! {
             service::halt_while(&GENERATION, done);
         }
         done += 1;
-        workload::work(block);
+        work(block);
         if WORKING.fetch_sub(1, Ordering::AcqRel) == 1 {
             wake_first();
         }
@@ -206,8 +204,8 @@ fn wake_first() {
     apic::send(FIRST_APIC_ID.load(Ordering::Relaxed), apic::VECTOR_WAKE);
 }
 
-/// Lets all CPUs work, this one among them; returns when the last is done.
-pub fn work_together(first: &'static Block) {
+/// Lets all CPUs do `work`, this one among them; returns when the last is done.
+pub fn work_together(first: &'static Block, work: fn(&'static Block)) {
     let others = present().count() as u32 - 1;
     WORKING.store(others, Ordering::Relaxed);
     stop_word().store(0, Ordering::Relaxed);
@@ -215,7 +213,7 @@ pub fn work_together(first: &'static Block) {
     if others > 0 {
         apic::send_to_others(apic::VECTOR_WAKE);
     }
-    workload::work(first);
+    work(first);
     let mut left = WORKING.load(Ordering::Acquire);
     while left != 0 {
         service::halt_while(&WORKING, left);

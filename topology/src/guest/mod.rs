@@ -19,15 +19,8 @@ use crate::cpu_set::CpuSet;
 use crate::id::{ApicId, NodeId, VcpuIndex};
 
 pub use crate::error::TopologyError;
-
-/// Most CPUs of a machine: what KVM allows at most (`CONFIG_KVM_MAX_NR_VCPUS`, Linux 6.7 and later).
-pub const MAX_CPUS: u32 = 4096;
-/// Most NUMA nodes of a machine (Linux `CONFIG_NODES_SHIFT`, 6 by default on x86-64).
-pub const MAX_NODES: usize = 64;
-/// Size of a page in bytes: memory comes in whole pages.
-pub const PAGE_BYTES: u64 = 4096;
-/// Most memory of a machine in bytes: x86 has 52 bits of physical address (Intel SDM vol. 3A, section 5.1.4).
-pub const MAX_MEMORY_BYTES: u64 = 1 << 52;
+pub use crate::limits::{MAX_CPUS, MAX_MEMORY_BYTES, MAX_NODES, PAGE_BYTES};
+pub use crate::place::{Position, Shape};
 
 /// The distance of a node to itself, and to another one when nothing is said (ACPI 6.5, section 5.2.17).
 pub const LOCAL_DISTANCE: u8 = 10;
@@ -99,68 +92,6 @@ impl TopologyRequest {
             NodeRequest { cpus: (start..end).map(VcpuIndex).collect(), memory_bytes: share + rest }
         };
         Ok(Self { nodes: (0..nodes).map(node).collect(), ..request })
-    }
-}
-
-/// The counts of a machine, each per one of the level above, the largest where packages differ.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Shape {
-    /// Packages in the machine.
-    pub packages: u32,
-    /// Dies in a package.
-    pub dies: u32,
-    /// Clusters in a die.
-    pub clusters: u32,
-    /// Cores in a cluster of the largest package.
-    pub cores: u32,
-    /// Threads in a core.
-    pub threads: u32,
-}
-
-impl Shape {
-    /// CPUs in the largest package.
-    #[must_use]
-    pub const fn package_cpus(&self) -> u32 {
-        self.dies * self.die_cpus()
-    }
-
-    /// CPUs in a die of the largest package.
-    #[must_use]
-    pub const fn die_cpus(&self) -> u32 {
-        self.clusters * self.cluster_cpus()
-    }
-
-    /// CPUs in a cluster of the largest package.
-    #[must_use]
-    pub const fn cluster_cpus(&self) -> u32 {
-        self.cores * self.threads
-    }
-}
-
-/// Where a CPU sits, each number 0-based within the level above.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Position {
-    /// Package in the machine.
-    pub package: u32,
-    /// Die in the package.
-    pub die: u32,
-    /// Cluster in the die.
-    pub cluster: u32,
-    /// Core in the cluster.
-    pub core: u32,
-    /// Thread in the core.
-    pub thread: u32,
-}
-
-impl Position {
-    /// The first position of the core, cluster, die or package that this one is in.
-    #[must_use]
-    pub const fn first_of(self, scope: CacheScope) -> Self {
-        match scope {
-            CacheScope::Core => Self { thread: 0, ..self },
-            CacheScope::Cluster => Self { thread: 0, core: 0, ..self },
-            CacheScope::Die => Self { thread: 0, core: 0, cluster: 0, ..self },
-        }
     }
 }
 

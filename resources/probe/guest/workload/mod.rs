@@ -90,9 +90,15 @@ fn busy(iterations: u32) {
     }
 }
 
+/// Where traps.S sends every CPU but the first.
+#[unsafe(no_mangle)]
+extern "C" fn probe_other_main(block: &'static Block) -> ! {
+    smp::serve(block, work)
+}
+
 /// One worker's part, in the ring that the plan names. Every CPU has its timer armed, and the first that fires ends the
 /// run for all: on an overcommitted host the timer of one CPU may have to wait for that CPU's turn.
-pub fn work(block: &'static Block) {
+fn work(block: &'static Block) {
     let argument = core::ptr::from_ref(block) as u64;
     apic::arm_timer(plan().timer_ticks);
     match plan().cpl {
@@ -184,7 +190,7 @@ fn measure(first: &'static Block, command: &Command, port: Option<PausePort>, cl
     // SAFETY: no worker is at work.
     unsafe { PLAN.0.get().write(plan_made) };
     ring::prepare(plan());
-    smp::work_together(first);
+    smp::work_together(first, work);
     // Read in the ring that the workload ran in. Whoever was waiting in a queue when the time was up saw the end later
     // than it was; nobody saw it earlier.
     let began = smp::present().map(|block| block.began.load(Ordering::Relaxed)).min();
