@@ -11,6 +11,7 @@ mod bzimages;
 mod console;
 mod endings;
 mod experiment;
+mod full_disk;
 mod images;
 mod job_control;
 mod machines;
@@ -46,6 +47,7 @@ fn main() {
         reports::trials(),
         bad_input::trials(),
         bzimages::trials(),
+        full_disk::trials(),
         pause_loops::trials(),
         pausing::trials(),
         experiment::trials(),

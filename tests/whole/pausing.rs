@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Pause and resume, hammered: a lost kick would leave a vCPU in the guest and the answer would never come.
 
+use std::env;
 use std::sync::{Arc, mpsc};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use libtest_mimic::Trial;
+use probe::record::Ready;
 use vmm::config::cli::{self, Invocation};
 use vmm::kvm::system::System;
-use vmm::vcpu::control::State;
+use vmm::vcpu::control::{Reply, Request, State};
 use vmm::vm::assembly::WithMemory;
 use vmm::vm::observed::SharedObserved;
 use vmm::vm::running::Running;
 
-use crate::{kvm, trial};
+use crate::{Missing, kvm, trial};
 
 /// Ends a test when the monitor's own limit on an answer does not.
 const LIMIT: Duration = Duration::from_secs(600);
@@ -24,8 +26,16 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("ten_thousand_pauses_of_32_vcpus_lose_no_kick", kvm, || watched(|| hammer("idle seconds=300", 10_000))),
         // Each pause waits until every vCPU that was preempted in the guest has had its turn on the host.
         trial("pauses_of_32_spinning_vcpus_lose_no_kick", kvm, || watched(|| hammer("spin seconds=300", 200))),
+        trial("ten_thousand_pauses_of_32_spinning_vcpus_lose_no_kick", long, || hammer("spin seconds=300", 10_000)),
+        trial("a_processor_that_comes_late_is_waited_for", kvm, || watched(late_processor)),
+        trial("a_processor_that_never_comes_is_counted_as_missing", kvm, || watched(missing_processor)),
         trial("a_guest_that_is_paused_while_it_boots_boots_all_the_same", kvm, || watched(paused_boots)),
     ]
+}
+
+/// For what takes a quarter of an hour.
+fn long() -> Missing {
+    kvm().or_else(|| env::var_os("VMM_HAMMER").is_none().then(|| "takes many minutes: VMM_HAMMER=1 runs it".to_owned()))
 }
 
 fn watched(test: impl FnOnce() + Send + 'static) {
@@ -65,8 +75,68 @@ fn paused_boots() {
     }
 }
 
+/// The guest starts, and one of its processors does not run.
+fn without_one(report: &SharedObserved) -> Running {
+    let running = start_with(4, "report report=lines", report);
+    let late = &running.vcpus()[LATE];
+    late.ask(Request::Pause);
+    assert_eq!(late.wait(LIMIT), Ok(Reply::Now(State::Paused)));
+    running
+}
+
+/// The processor that is late.
+const LATE: usize = 2;
+
+fn ready(observed: &SharedObserved) -> (Ready, Instant) {
+    loop {
+        if let Some(ready) = observed.lock().unwrap().ready {
+            return ready;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn late_processor() {
+    /// More than twice what the guest waits before it sends its start-up interrupt again.
+    const LATE_BY: Duration = Duration::from_millis(500);
+    let observed = SharedObserved::default();
+    let running = without_one(&observed);
+    let begun = Instant::now();
+    thread::sleep(LATE_BY);
+    assert_eq!(observed.lock().unwrap().ready, None, "it is waited for");
+    running.vcpus()[LATE].ask(Request::Run);
+    let (told, at) = ready(&observed);
+    assert_eq!((told.aps, told.missing), (3, 0));
+    // What the summary tells of the last processor is when this line came.
+    assert!(at - begun >= LATE_BY);
+    let seen = || observed.lock().unwrap().machine.map(|machine| machine.cpus);
+    while seen().is_none() {
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(seen(), Some(4));
+}
+
+fn missing_processor() {
+    let observed = SharedObserved::default();
+    let running = without_one(&observed);
+    let (told, _) = ready(&observed);
+    assert_eq!((told.aps, told.missing), (2, 1));
+    // It comes when nobody waits any more, and is let into nothing.
+    running.vcpus()[LATE].ask(Request::Run);
+    let seen = || observed.lock().unwrap().machine.map(|machine| machine.cpus);
+    while seen().is_none() {
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(seen(), Some(3));
+}
+
 fn start(workload: &str, observed: &SharedObserved) -> Running {
-    let arguments = ["vmm", "--cpus=32", "--serial=none", "--probe", workload];
+    start_with(32, workload, observed)
+}
+
+fn start_with(cpus: u32, workload: &str, observed: &SharedObserved) -> Running {
+    let cpus = format!("--cpus={cpus}");
+    let arguments = ["vmm", &cpus, "--serial=none", "--probe", workload];
     let line = arguments.iter().map(Into::into);
     let Ok(Invocation::Run { config, .. }) = cli::parse(line) else { panic!("{arguments:?} is no run") };
     let system = System::open().unwrap();
