@@ -52,7 +52,7 @@ apart() { [ "$(allowed "$1" 0)" != "$(allowed "$1" 1)" ]; }
 
 # Pause loops are left to the kernel: the tracepoint of exits may be what makes an emulated host stop (docs/lab.md).
 guest() {
-    vmm --pause kernel @GUEST@ --probe "spin seconds=900" --report "$1.report" >"$1.said" 2>"$1.told" </dev/null &
+    vmm --pause kernel @GUEST@ --probe "spin seconds=300" --report "$1.report" >"$1.said" 2>"$1.told" </dev/null &
 }
 
 vmm placement explain @GUEST@ --format json >plan.json
@@ -81,6 +81,7 @@ if [ "$(nproc)" -gt 1 ]; then
         echo 0 >"/sys/devices/system/cpu/cpu$at/online"
         until_is "vCPU 1 leaves CPU $at" leaves $pid 1 "$at"
         note offline $pid
+        vmm --placement "pin=$at" --probe "spin seconds=0.1" >pin.offline 2>&1 </dev/null
         echo 1 >"/sys/devices/system/cpu/cpu$at/online"
     else
         echo "CPU $at cannot go offline" >>timeouts
