@@ -6,7 +6,7 @@
 #[path = "support/placement.rs"]
 mod support;
 
-use policy::placement::{Balancer, Config, CpuLoad, FULL, Guest, Pair, Pass, Rule, Rules, Snapshot, VcpuLoad};
+use policy::placement::{Balancer, Config, CpuLoad, FULL, Guest, Pair, Pass, Rule, Rules, Snapshot, Step, VcpuLoad};
 use policy::time::Nanos;
 use proptest::prelude::*;
 use topology::host::HostTopology;
@@ -269,7 +269,7 @@ fn a_vcpu_whose_cpu_is_gone_is_evacuated() {
 #[test]
 fn a_pair_draws_nearer_and_then_stays() {
     let mut world = World::new(host(2, 1, 2, 4, 1), guest(2, 1, 2), &[9, 1]);
-    world.pairs = vec![Pair { mover: VcpuIndex(0), anchor: VcpuIndex(1) }];
+    world.pairs = vec![Pair { mover: VcpuIndex(0), anchor: VcpuIndex(1), step: Step::Nearer }];
     let pass = world.once(Rules::default());
     assert_eq!((moves(&pass), pass.moves[0].score), (vec![(0, 2, Rule::Pair)], 3));
     assert_eq!(moves(&world.once(Rules::default())), []);
@@ -277,8 +277,40 @@ fn a_pair_draws_nearer_and_then_stays() {
     assert_eq!(moves(&world.once(Rules { pair: false, ..Rules::default() })), []);
     world.memory = vec![vec![GIB, GIB]];
     assert_eq!(moves(&world.once(Rules::default())), [], "memory decides about nodes");
-    world.pairs = vec![Pair { mover: VcpuIndex(7), anchor: VcpuIndex(1) }];
+    world.pairs = vec![Pair { mover: VcpuIndex(7), anchor: VcpuIndex(1), step: Step::Nearer }];
     assert_eq!(moves(&world.once(Rules::default())), []);
+}
+
+#[test]
+fn a_pair_comes_to_one_cpu_in_exchange_only_where_none_is_empty_and_goes_back() {
+    let asked = |step| vec![Pair { mover: VcpuIndex(1), anchor: VcpuIndex(0), step }];
+    let mut world = World::new(host(1, 1, 2, 1, 1), guest(4, 1, 4), &[0, 1, 0, 1]);
+    world.pairs = asked(Step::Nearer);
+    assert_eq!(moves(&world.once(Rules::default())), []);
+    world.pairs = asked(Step::OneCpu);
+    let pass = world.once(Rules::default());
+    assert_eq!((moves(&pass), pass.moves[0].score), (vec![(1, 0, Rule::Pair)], 4));
+    assert_eq!(pass.moves[0].swap_with, Some(VcpuIndex(2)));
+    assert_eq!(world.at, [0, 0, 1, 1]);
+    world.pairs = asked(Step::Back { to: HostCpu(1), other: Some(VcpuIndex(2)) });
+    let pass = world.once(Rules::default());
+    assert_eq!((moves(&pass), &world.at[..]), (vec![(1, 1, Rule::Pair)], &[0, 1, 0, 1][..]));
+    let mut roomy = World::new(host(1, 1, 4, 1, 1), guest(3, 1, 3), &[0, 1, 0]);
+    roomy.outside[2..].fill(FULL);
+    roomy.pairs = asked(Step::OneCpu);
+    let pass = roomy.once(Rules { house: false, busiest: false, ..Rules::default() });
+    assert!(pass.moves.iter().all(|decision| decision.rule != Rule::Pair), "{:?}", moves(&pass));
+}
+
+#[test]
+fn a_pair_goes_back_to_a_cpu_only_while_that_is_idle() {
+    let mut world = World::new(host(1, 1, 4, 1, 1), guest(2, 1, 2), &[0, 1]);
+    world.pairs =
+        vec![Pair { mover: VcpuIndex(1), anchor: VcpuIndex(0), step: Step::Back { to: HostCpu(3), other: None } }];
+    let mut busy = world.clone();
+    assert_eq!(moves(&world.once(Rules::default())), [(1, 3, Rule::Pair)]);
+    busy.outside[3] = FULL;
+    assert_eq!(moves(&busy.once(Rules::default())), []);
 }
 
 #[test]
@@ -434,7 +466,7 @@ proptest! {
         };
         let cpus: Vec<CpuLoad> = cpus.into_iter().map(cpu).collect();
         let pairs: Vec<Pair> =
-            pairs.into_iter().map(|(a, b)| Pair { mover: VcpuIndex(a), anchor: VcpuIndex(b) }).collect();
+            pairs.into_iter().map(|(a, b)| Pair { mover: VcpuIndex(a), anchor: VcpuIndex(b), step: Step::OneCpu }).collect();
         let (period_ns, settle_ns, move_cost_ns, max_moves) = config;
         let config = Config { rules: Rules::default(), period_ns, settle_ns, move_cost_ns, max_moves };
         let mut balancer = Balancer::new(host, guest(8, 2, 4), config, Nanos(now));

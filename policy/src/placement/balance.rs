@@ -6,7 +6,7 @@
 //! house      two vCPUs on one CPU while one is empty
 //! numa       towards the memory
 //! wake       vCPUs that wait: cluster, cache, node, any node
-//! pair       towards the vCPU it keeps waiting for, where that was measured to help
+//! pair       towards the vCPU it keeps waiting for, to see whether that helps, and back if it does not
 //! cores      whole idle cores take from shared ones
 //! asym       idle CPUs that rank higher take from those that rank lower
 //! busiest    the least busy takes from the busiest
@@ -164,7 +164,7 @@ impl Balancer {
         evacuate(&mut board);
         let evacuated = board.decisions.len();
         house(&mut board, self.config.max_moves);
-        let pressed = snapshot.vcpus.iter().any(|load| load.waiting >= FULL / 8);
+        let pressed = snapshot.vcpus.iter().any(|load| load.waiting >= FULL / 8) || !snapshot.pairs.is_empty();
         let runs = !self.config.rules.rate_limit || self.gate.opens() || pressed;
         if runs {
             self.voluntary(&mut board, &snapshot, &pulls, evacuated);

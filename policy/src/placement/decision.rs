@@ -31,8 +31,8 @@ pub enum Rule {
     Cluster,
     /// In the last-level cache. Score: as for the cluster.
     Llc,
-    /// Near the vCPU it keeps waiting for. Score: 3 in its cluster, 2 in its cache, 1 in its node; the runner-up is
-    /// the CPU that is left.
+    /// Near the vCPU it keeps waiting for. Score: 4 on its CPU, 3 in its cluster, 2 in its cache, 1 in its node; the
+    /// runner-up is the CPU that is left. A move to where the score is lower takes back one that did not help.
     Pair,
     /// The machine prefers the CPU. Score: its rank.
     Asym,

@@ -54,6 +54,24 @@ pub struct Pair {
     pub mover: VcpuIndex,
     /// The one it should be near.
     pub anchor: VcpuIndex,
+    /// How.
+    pub step: Step,
+}
+
+/// What is done with a pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Step {
+    /// The mover goes to an idle CPU that is nearer to the anchor.
+    Nearer,
+    /// The same or, where no CPU is left empty, it goes to the anchor's own CPU in exchange for another vCPU there.
+    OneCpu,
+    /// The mover goes back to where it was, because being near did not help.
+    Back {
+        /// Where it was.
+        to: HostCpu,
+        /// Who took its place; goes back too.
+        other: Option<VcpuIndex>,
+    },
 }
 
 /// What a pass is given.
@@ -68,6 +86,6 @@ pub struct Snapshot<'a> {
     /// For every guest node, bytes of its memory on every host node, in the order of `HostTopology::nodes`. Empty if
     /// not known: rule `numa` then rests.
     pub memory: &'a [Vec<u64>],
-    /// Pairs for which being near was measured to help; the caller measures. Most important first.
+    /// Pairs to be brought together or taken apart, as [`super::Pairing`] asks for them. Most important first.
     pub pairs: &'a [Pair],
 }

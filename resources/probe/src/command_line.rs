@@ -107,6 +107,8 @@ words! {
         Port = "port",
         /// After how many spins.
         Spins = "spins",
+        /// How many CPUs share a lock that goes round.
+        Size = "size",
         /// For how long the lock is held.
         Hold = "hold",
         /// For how long it is let alone.
@@ -133,7 +135,7 @@ impl Key {
             Self::Send => Send::WORDS,
             Self::Report => Detail::WORDS,
             Self::Wait => Wait::WORDS,
-            Self::Seconds | Self::Spins | Self::Hold | Self::Think | Self::Block => &[],
+            Self::Seconds | Self::Spins | Self::Size | Self::Hold | Self::Think | Self::Block => &[],
         }
     }
 
@@ -143,7 +145,7 @@ impl Key {
         match self {
             Self::Seconds => "0.001 to 300, with at most three decimals",
             Self::Spins => "a whole number from 1 to 4294967295",
-            Self::Hold | Self::Think => "a whole number from 0 to 4294967295",
+            Self::Size | Self::Hold | Self::Think => "a whole number from 0 to 4294967295",
             Self::Block => "a whole number from 64 to 1048576",
             Self::Workload | Self::Cpl | Self::Port | Self::Send | Self::Report | Self::Wait => "",
         }
@@ -163,6 +165,9 @@ pub struct Command {
     pub port: PortUse,
     /// `spins=N`: spins before each write to the port, at least 1. Default: what the machine recommends, else 1000.
     pub spins: Option<u32>,
+    /// `size=N`: CPUs of a ring, 1 to all; those that come up next to each other hand their own lock on. 0, the default:
+    /// all.
+    pub ring_size: u32,
     /// `hold=N`: iterations spent holding the lock. Default 100.
     pub hold: u32,
     /// `think=N`: iterations between two uses of the lock. Default 1000.
@@ -185,6 +190,7 @@ impl Default for Command {
             cpl: Ring::User,
             port: PortUse::Auto,
             spins: None,
+            ring_size: 0,
             hold: 100,
             think: 1000,
             block_bytes: 16384,
@@ -303,6 +309,7 @@ impl Command {
             Key::Cpl => self.cpl = Ring::from_word(value)?,
             Key::Port => self.port = PortUse::from_word(value)?,
             Key::Spins => self.spins = Some(number(value, 1, u32::MAX)?),
+            Key::Size => self.ring_size = number(value, 0, u32::MAX)?,
             Key::Hold => self.hold = number(value, 0, u32::MAX)?,
             Key::Think => self.think = number(value, 0, u32::MAX)?,
             Key::Block => self.block_bytes = number(value, 64, 1 << 20)?,
@@ -353,14 +360,14 @@ mod tests {
 
     #[test]
     fn every_key_is_set() {
-        let line =
-            "ticket seconds=0.25 cpl=0 port=on spins=200 hold=7 think=0 block=64 send=each report=none wait=line";
+        let line = "ticket seconds=0.25 cpl=0 port=on spins=200 size=2 hold=7 think=0 block=64 send=each report=none wait=line";
         let expected = Command {
             workload: Workload::Ticket,
             duration_ms: 250,
             cpl: Ring::Kernel,
             port: PortUse::On,
             spins: Some(200),
+            ring_size: 2,
             hold: 7,
             think: 0,
             block_bytes: 64,

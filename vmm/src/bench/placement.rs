@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `vmm bench placement`: time that vCPUs wait for a CPU beside a task that keeps one CPU busy, with placement and without.
+//! `vmm bench placement`: the same guest with `--placement auto` and with less than that: with `none`, or without one rule. By
+//! default beside a task that keeps one CPU busy, to see for how long vCPUs wait for a CPU.
 //!
 //! The two arms of a pair run one after the other, and take turns in going first. Invariant: the busy task stays on its CPU
 //! for as long as a pair runs, and ends with it.
@@ -15,6 +16,7 @@ use topology::id::HostCpu;
 
 use super::child::{report_of, seconds};
 use super::{BenchError, ChildError};
+use crate::config::RulesOff;
 use crate::host::affinity;
 use crate::report::Report;
 
@@ -27,6 +29,12 @@ pub struct PlacementBenchPlan {
     pub pairs: u32,
     /// vCPUs.
     pub vcpus: u32,
+    /// The probe guest's workload, with its words.
+    pub workload: String,
+    /// The rules that the other arm is without; `None`: it is `--placement none`.
+    pub off: Option<RulesOff>,
+    /// Whether another task keeps a CPU busy.
+    pub busy: bool,
     /// Where all numbers are written as JSON.
     pub json: Option<PathBuf>,
 }
@@ -47,8 +55,8 @@ pub struct WaitSample {
 pub struct WaitPair {
     /// With `--placement auto`.
     pub auto: WaitSample,
-    /// With `--placement none`.
-    pub none: WaitSample,
+    /// With less.
+    pub other: WaitSample,
 }
 
 /// Measures, tells progress on stderr, and gives the table.
@@ -60,15 +68,18 @@ pub fn placement(plan: &PlacementBenchPlan) -> Result<String, BenchError> {
     let busy = cpus.lowest().ok_or_else(|| BenchError::Affinity(io::ErrorKind::NotFound.into()))?;
     let mut pairs = Vec::new();
     for number in 0..plan.pairs {
-        let pair = beside(busy, || pair(plan, number))?;
+        let pair = if plan.busy { beside(busy, || pair(plan, number)) } else { pair(plan, number) }?;
         // Progress is for whoever watches; a closed stderr has nobody.
         let _ = writeln!(
             io::stderr(),
-            "[{}/{}] waiting: auto {:.1} %, none {:.1} %",
+            "[{}/{}] waiting: auto {:.1} %, {} {:.1} %; a second: {:.0}, {:.0}",
             number + 1,
             plan.pairs,
             pair.auto.waiting * 100.0,
-            pair.none.waiting * 100.0
+            plan.other(),
+            pair.other.waiting * 100.0,
+            pair.auto.rate,
+            pair.other.rate
         );
         pairs.push(pair);
     }
@@ -98,21 +109,36 @@ fn beside<T>(cpu: HostCpu, work: impl FnOnce() -> T) -> T {
     })
 }
 
-fn pair(plan: &PlacementBenchPlan, number: u32) -> Result<WaitPair, ChildError> {
-    let one = |mode: &str| run(plan, mode);
-    if number.is_multiple_of(2) {
-        let auto = one("auto")?;
-        Ok(WaitPair { auto, none: one("none")? })
-    } else {
-        let none = one("none")?;
-        Ok(WaitPair { auto: one("auto")?, none })
+impl PlacementBenchPlan {
+    /// The name of the other arm.
+    fn other(&self) -> String {
+        self.off.as_ref().map_or_else(|| "none".to_owned(), |off| format!("without {off}"))
     }
 }
 
-fn run(plan: &PlacementBenchPlan, mode: &str) -> Result<WaitSample, ChildError> {
-    let probe = format!("spin seconds={} report=none", seconds(plan.milliseconds));
-    let arguments = ["--cpus", &plan.vcpus.to_string(), "--pause", "kernel", "--placement", mode, "--probe", &probe];
-    Ok(sample(&report_of(mode, &arguments.map(str::to_owned), plan.milliseconds)?))
+fn pair(plan: &PlacementBenchPlan, number: u32) -> Result<WaitPair, ChildError> {
+    if number.is_multiple_of(2) {
+        let auto = run(plan, true)?;
+        Ok(WaitPair { auto, other: run(plan, false)? })
+    } else {
+        let other = run(plan, false)?;
+        Ok(WaitPair { auto: run(plan, true)?, other })
+    }
+}
+
+fn run(plan: &PlacementBenchPlan, all: bool) -> Result<WaitSample, ChildError> {
+    let name = if all { "auto".to_owned() } else { plan.other() };
+    let probe = format!("{} seconds={} report=none", plan.workload, seconds(plan.milliseconds));
+    let off = plan.off.as_ref().map(ToString::to_string);
+    let (mode, off) = match (all, &off) {
+        (false, Some(off)) => ("auto", Some(["--placement-off", off])),
+        (false, None) => ("none", None),
+        (true, _) => ("auto", None),
+    };
+    let mut arguments = vec!["--cpus".to_owned(), plan.vcpus.to_string(), "--placement".to_owned(), mode.to_owned()];
+    arguments.extend(off.into_iter().flatten().map(str::to_owned));
+    arguments.extend(["--probe".to_owned(), probe]);
+    Ok(sample(&report_of(&name, &arguments, plan.milliseconds)?))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "nanoseconds of a run of seconds are far below 2^53")]
@@ -137,18 +163,20 @@ fn spread(values: &[f64]) -> (f64, f64) {
 }
 
 fn table(plan: &PlacementBenchPlan, (busy, cpus): (HostCpu, usize), pairs: &[WaitPair]) -> String {
-    let PlacementBenchPlan { vcpus, milliseconds, .. } = plan;
+    let PlacementBenchPlan { vcpus, milliseconds, workload, .. } = plan;
+    let busy = if plan.busy { format!(", CPU {busy} kept busy by another task") } else { String::new() };
     let mut text = format!(
-        "{vcpus} vCPUs on {cpus} CPUs, CPU {busy} kept busy by another task; {} pairs of {milliseconds} ms; mean ± standard \
-         deviation\n\n| | auto | none | auto - none, paired | auto lower in |\n|---|---|---|---|---|\n",
-        pairs.len()
+        "{workload} on {vcpus} vCPUs and {cpus} CPUs{busy}; {} pairs of {milliseconds} ms; mean ± standard deviation\n\n\
+         | | auto | {other} | auto - {other}, paired | auto lower in |\n|---|---|---|---|---|\n",
+        pairs.len(),
+        other = plan.other(),
     );
     let percent = |name: &str, of: fn(&WaitSample) -> f64, text: &mut String| {
         row(text, name, (pairs, &|sample| of(sample) * 100.0), " %");
     };
     percent("waiting, all vCPUs", |sample| sample.waiting, &mut text);
     percent("waiting, the vCPU that waits most", |sample| sample.worst, &mut text);
-    row(&mut text, "operations, millions a second", (pairs, &|sample| sample.rate / 1e6), "");
+    row(&mut text, "operations, thousands a second", (pairs, &|sample| sample.rate / 1e3), "");
     text
 }
 
@@ -157,8 +185,8 @@ type Of<'a> = &'a dyn Fn(&WaitSample) -> f64;
 fn row(text: &mut String, name: &str, (pairs, of): (&[WaitPair], Of<'_>), unit: &str) {
     let column = |one: &dyn Fn(&WaitPair) -> f64| pairs.iter().map(one).collect::<Vec<f64>>();
     let auto = spread(&column(&|pair| of(&pair.auto)));
-    let none = spread(&column(&|pair| of(&pair.none)));
-    let differences = column(&|pair| of(&pair.auto) - of(&pair.none));
+    let other = spread(&column(&|pair| of(&pair.other)));
+    let differences = column(&|pair| of(&pair.auto) - of(&pair.other));
     let paired = spread(&differences);
     let lower = differences.iter().filter(|difference| **difference < 0.0).count();
     // Writing to a String cannot fail.
@@ -167,8 +195,8 @@ fn row(text: &mut String, name: &str, (pairs, of): (&[WaitPair], Of<'_>), unit: 
         "| {name} | {:.2} ± {:.2}{unit} | {:.2} ± {:.2}{unit} | {:+.2} ± {:.2} | {lower} of {} |",
         auto.0,
         auto.1,
-        none.0,
-        none.1,
+        other.0,
+        other.1,
         paired.0,
         paired.1,
         pairs.len()
@@ -182,10 +210,18 @@ mod tests {
     #[test]
     fn the_table_pairs_its_runs() {
         let pair = |auto, none| WaitPair {
-            auto: WaitSample { waiting: auto, worst: auto, rate: 2e6 },
-            none: WaitSample { waiting: none, worst: none, rate: 1e6 },
+            auto: WaitSample { waiting: auto, worst: auto, rate: 2e3 },
+            other: WaitSample { waiting: none, worst: none, rate: 1e3 },
         };
-        let plan = PlacementBenchPlan { milliseconds: 100, pairs: 2, vcpus: 2, json: None };
+        let plan = PlacementBenchPlan {
+            milliseconds: 100,
+            pairs: 2,
+            vcpus: 2,
+            workload: "spin".to_owned(),
+            off: None,
+            busy: true,
+            json: None,
+        };
         let text = table(&plan, (HostCpu(0), 2), &[pair(0.1, 0.2), pair(0.3, 0.2)]);
         assert!(text.contains("| 20.00 ± 14.14 % | 20.00 ± 0.00 % | +0.00 ± 14.14 | 1 of 2 |"), "{text}");
         assert!(text.contains("| 2.00 ± 0.00 | 1.00 ± 0.00 | +1.00 ± 0.00 | 0 of 2 |"), "{text}");

@@ -10,8 +10,8 @@ use crate::placement::account::{Account, Migration, Move};
 use crate::placement::memory;
 use crate::placement::start::Placement;
 use crate::report::{
-    LivePlacementReport, MigrationReport, MoveReport, NodeMemoryReport, PlacementReport, VcpuPlacementReport,
-    VcpuReport,
+    LivePlacementReport, MigrationReport, MoveReport, NodeMemoryReport, PairsReport, PlacementReport,
+    VcpuPlacementReport, VcpuReport,
 };
 
 /// Most pages of a guest node that the kernel is asked for at the end: a few milliseconds.
@@ -59,6 +59,7 @@ fn live(account: &Account) -> LivePlacementReport {
         spent_us: whole(account.spent.as_micros()),
         moves: account.moves.clone(),
         last: account.last.iter().map(one).collect(),
+        pairs: PairsReport { tried: account.pairs.tried, helped: account.pairs.helped, undone: account.pairs.undone },
         migrations: account.migrations.iter().map(migration).collect(),
     }
 }

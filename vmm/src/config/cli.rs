@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use super::client::{CtlArgs, TopArgs};
-use super::{ConfigError, ExperimentArgs, FileError, FileFormat, MachineConfig, SimArgs, file, shared_files};
+use super::{ConfigError, ExperimentArgs, FileError, FileFormat, MachineConfig, RulesOff, SimArgs, file, shared_files};
 use crate::bench::{ApiBenchPlan, BenchPlan, PlacementBenchPlan};
 
 /// What the user wants done.
@@ -263,7 +263,8 @@ enum Bench {
         #[arg(long, value_name = "FILE")]
         json: Option<PathBuf>,
     },
-    /// Time that vCPUs wait while another task keeps one CPU busy, with --placement auto and none: a table
+    /// Time that vCPUs wait while another task keeps one CPU busy, and the work done, with --placement auto and with less: a
+    /// table
     Placement {
         /// How long each run works
         #[arg(long, value_name = "SECONDS", default_value_t = 2.0)]
@@ -274,6 +275,15 @@ enum Bench {
         /// vCPUs
         #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=255))]
         cpus: u32,
+        /// The probe guest's workload, with its words but seconds and report
+        #[arg(long, value_name = "TEXT", default_value = "spin")]
+        probe: String,
+        /// Compare with --placement auto without these rules, instead of with none
+        #[arg(long, value_name = "RULES")]
+        off: Option<RulesOff>,
+        /// Keep no CPU busy
+        #[arg(long)]
+        undisturbed: bool,
         /// Write all numbers as JSON
         #[arg(long, value_name = "FILE")]
         json: Option<PathBuf>,
@@ -308,12 +318,17 @@ impl Bench {
                 json,
                 cpus: Vec::new(),
             }),
-            Self::Placement { seconds, pairs, cpus, json } => Invocation::BenchPlacement(PlacementBenchPlan {
-                milliseconds: milliseconds(seconds),
-                pairs,
-                vcpus: cpus,
-                json,
-            }),
+            Self::Placement { seconds, pairs, cpus, probe, off, undisturbed, json } => {
+                Invocation::BenchPlacement(PlacementBenchPlan {
+                    milliseconds: milliseconds(seconds),
+                    pairs,
+                    vcpus: cpus,
+                    workload: probe,
+                    off,
+                    busy: !undisturbed,
+                    json,
+                })
+            }
             Self::Api { seconds, rounds, cpus, pace, json } => Invocation::BenchApi(ApiBenchPlan {
                 milliseconds: milliseconds(seconds),
                 rounds,

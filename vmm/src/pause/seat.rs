@@ -4,11 +4,14 @@
 //! Invariant: every counter has one writer at a time, the vCPU's own thread where nothing else is said, and only grows.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use policy::pause::{Act, Ledger, Reason, YieldOutcome};
 use policy::time::Nanos;
+use topology::id::VcpuIndex;
 
 use super::park::Parker;
+use super::partners::Partners;
 
 /// A counter with one writer.
 #[derive(Debug, Default)]
@@ -85,12 +88,30 @@ pub struct Seat {
     pub holds: Count,
     /// See [`Seat::holds`].
     pub held_ns: Count,
+    partners: Mutex<Partners>,
 }
 
 impl Seat {
     /// When it was last heard of.
     pub fn heard(&self) -> Nanos {
         Nanos(self.heard_ns.load(Ordering::Relaxed))
+    }
+
+    /// Takes down what a report said of waits that have ended, and whom the answer to it favours.
+    pub fn note(&self, finished: Option<u32>, target: Option<VcpuIndex>) {
+        if finished.is_none() && target.is_none() {
+            return;
+        }
+        // A thread that panics aborts the process; a poisoned lock cannot be seen.
+        let mut partners = self.partners.lock().unwrap_or_else(PoisonError::into_inner);
+        finished.into_iter().for_each(|waits| partners.finished(waits));
+        target.into_iter().for_each(|target| partners.yielded_to(target));
+    }
+
+    /// To whom it has yielded, and what it told of its waits.
+    #[must_use]
+    pub fn partners(&self) -> Partners {
+        self.partners.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Counts what came of an action.

@@ -122,6 +122,7 @@ impl VcpuPause {
         let order = self.driver.decide(self.me, &report, now);
         self.quiet_until = order.quiet_until;
         self.driver.rouse(&order);
+        self.seat().note(progress, order.deed.target);
         if !order.deed.is_nothing() {
             self.act(&order, now);
         }

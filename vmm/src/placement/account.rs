@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use policy::placement::{Decision, Rule};
+use policy::placement::{Decision, PairCounts, Rule};
 use topology::id::{HostNode, NodeId};
 
 use crate::host::numa_memory::Located;
@@ -51,6 +51,8 @@ pub struct Account {
     pub moves: BTreeMap<Rule, u64>,
     /// The last moves, oldest first.
     pub last: VecDeque<Move>,
+    /// Pairs that were brought together.
+    pub pairs: PairCounts,
     /// Memory that followed its vCPUs, oldest first.
     pub migrations: Vec<Migration>,
     /// Time that looking and deciding took.

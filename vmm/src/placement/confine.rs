@@ -2,20 +2,30 @@
 //! From places to the CPUs each thread may use. Pure.
 //!
 //! A vCPU that has its CPU alone is pinned to it; vCPUs that share CPUs with each other share all that the VM has in the
-//! node (`policy::placement::affinities`). A vCPU whose CPU another VM claims too may use every CPU of the node that is
+//! node (`policy::placement::affinities`), but for a pair that is together on one CPU and stays there. A vCPU whose CPU another VM claims too may use every CPU of the node that is
 //! not claimed exclusively: between VMs that are too many for the host the kernel shares most fairly when it may choose.
 
 use policy::placement::{Claim, affinities};
 use topology::cpu_set::CpuSet;
 use topology::host::HostTopology;
-use topology::id::HostCpu;
+use topology::id::{HostCpu, VcpuIndex};
 
-/// The CPUs of each vCPU thread, given its place.
+/// The CPUs of each vCPU thread, given its place; those of `together` stay there.
 #[must_use]
-pub fn vcpus(host: &HostTopology, places: &[HostCpu], claims: &[Claim]) -> Vec<CpuSet<HostCpu>> {
+pub fn vcpus(
+    host: &HostTopology,
+    places: &[HostCpu],
+    claims: &[Claim],
+    together: &[VcpuIndex],
+) -> Vec<CpuSet<HostCpu>> {
     let taken = union(claims.iter().map(|claim| &claim.cpus));
     let kept = union(claims.iter().filter(|claim| claim.exclusive).map(|claim| &claim.cpus));
-    let own = affinities(host, places);
+    let mut own = affinities(host, places);
+    for index in together.iter().map(|vcpu| vcpu.index()) {
+        if let Some((own, place)) = own.get_mut(index).zip(places.get(index)) {
+            *own = std::iter::once(*place).collect();
+        }
+    }
     let one = |(place, own): (&HostCpu, CpuSet<HostCpu>)| {
         let node = host.index_of(*place).map(|index| &host.nodes()[host.cpus()[index].node]);
         match node.filter(|_| taken.contains(*place)) {
@@ -55,7 +65,7 @@ mod tests {
 
     fn lists(places: &[u32], claims: &[Claim]) -> Vec<String> {
         let places: Vec<HostCpu> = places.iter().copied().map(HostCpu).collect();
-        vcpus(&host(), &places, claims).iter().map(CpuSet::to_string).collect()
+        vcpus(&host(), &places, claims, &[]).iter().map(CpuSet::to_string).collect()
     }
 
     fn claim(cpus: &str, exclusive: bool) -> Claim {
@@ -67,6 +77,13 @@ mod tests {
         assert_eq!(lists(&[0, 5], &[]), ["0", "5"]);
         assert_eq!(lists(&[0, 5], &[claim("5", false)]), ["0", "4-7"]);
         assert_eq!(lists(&[0, 5], &[claim("5", false), claim("7", true)]), ["0", "4-6"]);
+    }
+
+    #[test]
+    fn a_pair_that_is_together_stays_on_its_cpu_and_the_others_roam() {
+        let places = [0, 0, 1, 1].map(HostCpu);
+        let cpus = vcpus(&host(), &places, &[], &[VcpuIndex(2), VcpuIndex(3)]);
+        assert_eq!(cpus.iter().map(CpuSet::to_string).collect::<Vec<_>>(), ["0-1", "0-1", "1", "1"]);
     }
 
     #[test]

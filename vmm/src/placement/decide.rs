@@ -55,7 +55,7 @@ impl Deciding<'_> {
         self.agree(&wanted, &others)?;
         let cpus = match self.config.mode {
             Mode::Pin(_) => plan.places.iter().map(|place| place.affinity.clone()).collect(),
-            _ => confine::vcpus(&host, &places, &wishes.claims),
+            _ => confine::vcpus(&host, &places, &wishes.claims, &[]),
         };
         self.remarks.extend(plan.notes.iter().filter(|note| worth_saying(note)).map(ToString::to_string));
         let vcpus = u32::try_from(guest.vcpus.len()).unwrap_or(u32::MAX);

@@ -14,6 +14,7 @@ use super::account::Account;
 use super::control::{Message, PlacementHandle};
 use super::memory::NodeMemory;
 use super::mover::{Asked, Looked, Mover};
+use super::pairs::Pairs;
 use super::site::Site;
 use crate::vcpu::thread::{ThreadId, VcpuHandle};
 
@@ -45,14 +46,20 @@ impl Live {
     ///
     /// # Errors
     /// No thread can be started; the site is lost with it, and with that the claim.
-    pub(super) fn start(asked: Asked, site: Site, memory: &[NodeMemory], vcpus: &[VcpuHandle]) -> io::Result<Self> {
+    pub(super) fn start(
+        asked: Asked,
+        site: Site,
+        memory: &[NodeMemory],
+        vcpus: &[VcpuHandle],
+        pairs: Pairs,
+    ) -> io::Result<Self> {
         let (messages, received) = channel();
         let threads: Vec<ThreadId> = vcpus.iter().map(VcpuHandle::thread_id).collect();
         let memory = memory.to_vec();
         let thread = thread::Builder::new()
             .name("placement".to_owned())
             .stack_size(STACK_BYTES)
-            .spawn(move || run(Mover::new(asked, site, memory, threads), &received))?;
+            .spawn(move || run(Mover::new(asked, site, memory, threads, pairs), &received))?;
         Ok(Self { messages, thread: Some(thread) })
     }
 

@@ -9,7 +9,8 @@
 //! ```
 //! [`start`] decides and applies once; [`confine`] is what both make of places (pure); [`memory`] ties guest nodes to
 //! host nodes and asks the kernel what became of it; [`loads`] turns `/proc` into loads (pure); [`live`] is the thread
-//! that goes on deciding, `mover` one look of it, `follow` memory that goes after its vCPUs, [`account`] what it did; [`control`] asks and changes it from outside.
+//! that goes on deciding, `mover` one look of it, `follow` memory that goes after its vCPUs, [`pairs`] who keeps yielding to
+//! whom, [`account`] what it did; [`control`] asks and changes it from outside.
 //!
 //! Invariant: what could not be done is said, in the run's output and in its report, and costs placement, never the run,
 //! unless the user asked for it by name: then it is an error before the guest starts.
@@ -25,5 +26,6 @@ pub mod live;
 pub mod loads;
 pub mod memory;
 mod mover;
+pub mod pairs;
 mod site;
 pub mod start;

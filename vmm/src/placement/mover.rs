@@ -16,6 +16,7 @@ use super::confine;
 use super::follow::Away;
 use super::loads::{Counters, TaskTimes, Window, cpu_times};
 use super::memory::{self, NodeMemory};
+use super::pairs::Pairs;
 use super::site::Site;
 use crate::config::PlacementConfig;
 use crate::host::registry::{Record, Registry};
@@ -69,11 +70,12 @@ pub(super) struct Mover {
     pub(super) began: Instant,
     /// Memory that should follow its vCPUs.
     pub(super) away: Away,
+    pub(super) pairs: Pairs,
     pub(super) account: Account,
 }
 
 impl Mover {
-    pub(super) fn new(asked: Asked, site: Site, memory: Vec<NodeMemory>, threads: Vec<ThreadId>) -> Self {
+    pub(super) fn new(asked: Asked, site: Site, memory: Vec<NodeMemory>, threads: Vec<ThreadId>, pairs: Pairs) -> Self {
         widen(&site.process);
         let config = Config { rules: asked.rules, ..Config::default() };
         let mut mover = Self {
@@ -89,6 +91,7 @@ impl Mover {
             signature: Signature::default(),
             began: Instant::now(),
             away: Away::default(),
+            pairs,
             account: Account::default(),
             threads,
             asked,
@@ -133,10 +136,12 @@ impl Mover {
         }
         self.account.looks += 1;
         let deciding = Instant::now();
-        let snapshot = Snapshot { now, vcpus: &loads.vcpus, cpus: &loads.cpus, memory: &self.located, pairs: &[] };
+        let pairs = self.wished_pairs(now);
+        let snapshot = Snapshot { now, vcpus: &loads.vcpus, cpus: &loads.cpus, memory: &self.located, pairs: &pairs };
         let pass = self.balancer.pass(&snapshot);
         self.balancer.charge(u64::try_from(deciding.elapsed().as_nanos()).unwrap_or(u64::MAX), now);
         let moves = self.allowed(pass.moves);
+        let changed = self.pairs_done(&moves, now) || changed;
         if changed || !moves.is_empty() {
             self.carry_out(&moves, changed);
         }
@@ -200,7 +205,7 @@ impl Mover {
             Mode::None if self.held.iter().all(Option::is_none) => return Vec::new(),
             Mode::None => vec![host.usable().clone(); self.threads.len()],
             Mode::Pin(_) => self.site.plan.places.iter().map(|place| place.affinity.clone()).collect(),
-            _ => confine::vcpus(host, &self.places, &self.site.claims),
+            _ => confine::vcpus(host, &self.places, &self.site.claims, &self.pairs.together),
         };
         for (cpus, held) in cpus.iter_mut().zip(&self.held) {
             let named = held.as_ref().map(|named| named.intersection(host.usable()));

@@ -5,13 +5,13 @@
 //! not read the host's shape.
 
 use std::io;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use policy::placement::{Guest, Mode, Plan, Rules};
 use topology::cpu_set::CpuSet;
 use topology::guest::GuestTopology;
-use topology::host::{HostError, HostTopology};
 use topology::id::HostCpu;
 use topology::memory_map::MemoryMap;
 
@@ -23,6 +23,7 @@ use super::error::StartError;
 use super::live::{Left, Live};
 use super::memory::{self, NodeMemory};
 use super::mover::{self, Asked};
+use super::pairs::{Pairs, YieldCounts};
 use super::site::Site;
 use crate::config::{HugePages, Machine, PlacementConfig};
 use crate::host::core_scheduling::{self, CoreSchedulingError};
@@ -33,7 +34,6 @@ use crate::pause::effective::Grant;
 use crate::vcpu::thread::{ANSWER_LIMIT, VcpuHandle};
 
 /// What was decided for one machine, and what came of it.
-#[derive(Debug)]
 pub struct Placement {
     config: PlacementConfig,
     rules: Rules,
@@ -45,6 +45,7 @@ pub struct Placement {
     /// What should be known: degradations, double booking.
     remarks: Vec<String>,
     core_scheduling: Option<Grant>,
+    yields: Option<Arc<dyn YieldCounts>>,
     live: Option<Live>,
     account: Option<Account>,
 }
@@ -64,6 +65,7 @@ impl Placement {
             memory: Vec::new(),
             remarks: Vec::new(),
             core_scheduling: None,
+            yields: None,
             live: None,
             account: None,
         };
@@ -71,7 +73,8 @@ impl Placement {
         if placement.config.mode == Mode::None && !wished {
             return Ok(placement);
         }
-        let host = match placement.host(wished) {
+        let shaped = placement.needs_the_shape(wished);
+        let host = match if shaped { sysfs::host() } else { sysfs::limits() } {
             Ok(host) => host,
             Err(source) if placement.config == PlacementConfig::default() && !wished => {
                 placement.remarks.push(format!("nothing is placed, the host's topology cannot be used: {source}"));
@@ -79,6 +82,11 @@ impl Placement {
             }
             Err(source) => return Err(StartError::Host { placement: placement.config.to_string(), source }),
         };
+        if shaped {
+            let unknown: Vec<String> = host.degradations().iter().map(ToString::to_string).collect();
+            let said = format!("the host's shape is known in part: {}", unknown.join("; "));
+            placement.remarks.extend((!unknown.is_empty()).then_some(said));
+        }
         let mut guest = Guest::new(&machine.topology);
         memory::wish(&mut guest, &machine.node_wishes, machine.huge_pages);
         let mut deciding =
@@ -90,10 +98,10 @@ impl Placement {
         Ok(placement)
     }
 
-    /// The host: as much of it as the decision needs.
-    fn host(&self, wished: bool) -> Result<HostTopology, HostError> {
+    /// Whether the decision needs more of the host than which CPUs there are.
+    fn needs_the_shape(&self, wished: bool) -> bool {
         let one = affinity::of_this_thread().is_ok_and(|cpus| cpus.len() == 1);
-        if !wished && (one || matches!(self.config.mode, Mode::Pin(_))) { sysfs::limits() } else { sysfs::host() }
+        wished || !(one || matches!(self.config.mode, Mode::Pin(_)))
     }
 
     /// Ties the guest's RAM to the host's nodes; nothing of it may have been touched.
@@ -157,6 +165,11 @@ impl Placement {
         }
     }
 
+    /// Takes note of who counts to whom vCPUs yield, for what is decided while the guest runs.
+    pub fn heed(&mut self, yields: Arc<dyn YieldCounts>) {
+        self.yields = Some(yields);
+    }
+
     /// Goes on deciding while the guest runs, if that is what `auto` can do here: with one CPU there is no choice.
     pub fn go_on(&mut self, threads: &[VcpuHandle]) {
         if self.config.mode == Mode::Auto && self.site.as_ref().is_some_and(|site| site.host.usable().len() > 1) {
@@ -179,7 +192,7 @@ impl Placement {
     fn attend(&mut self, threads: &[VcpuHandle]) {
         let Some(site) = self.site.take() else { return };
         let asked = Asked { config: self.config.clone(), rules: self.rules };
-        match Live::start(asked, site, &self.memory, threads) {
+        match Live::start(asked, site, &self.memory, threads, Pairs::of(self.yields.clone())) {
             Ok(live) => self.live = Some(live),
             Err(error) => self.remarks.push(format!("vCPUs stay where they are, no thread can be started: {error}")),
         }

@@ -14,7 +14,8 @@ mod times;
 pub use devices::{DevicesReport, Space, Unclaimed};
 pub use exit_status::ExitStatus;
 pub use placement::{
-    LivePlacementReport, MigrationReport, MoveReport, NodeMemoryReport, PlacementReport, VcpuPlacementReport,
+    LivePlacementReport, MigrationReport, MoveReport, NodeMemoryReport, PairsReport, PlacementReport,
+    VcpuPlacementReport,
 };
 pub use run::{
     Exit, Guest, GuestPagesReport, Host, KvmKind, Monitor, PauseReport, Report, SCHEMA, Seen, Start, VcpuReport,

@@ -48,9 +48,23 @@ pub struct LivePlacementReport {
     pub moves: BTreeMap<Rule, u64>,
     /// The last moves, oldest first, at most 256.
     pub last: Vec<MoveReport>,
+    /// Pairs of vCPUs that keep yielding to each other.
+    #[serde(default)]
+    pub pairs: PairsReport,
     /// Memory of guest nodes that followed its vCPUs, oldest first.
     #[serde(default)]
     pub migrations: Vec<MigrationReport>,
+}
+
+/// Pairs of vCPUs that were brought together because they keep yielding to each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PairsReport {
+    /// To see whether that helps.
+    pub tried: u64,
+    /// Of these, how many it helped.
+    pub helped: u64,
+    /// Taken apart again.
+    pub undone: u64,
 }
 
 /// Memory of a guest node that followed its vCPUs.

@@ -87,6 +87,7 @@ fn full() -> Report {
                     score: 0,
                     runner_up: Some(HostCpu(2)),
                 }],
+                pairs: PairsReport { tried: 2, helped: 1, undone: 1 },
                 migrations: vec![MigrationReport {
                     at_ms: 200,
                     node: 0,

@@ -16,7 +16,7 @@ use core::sync::atomic::Ordering;
 
 use crate::acpi::Root;
 use crate::apic;
-use crate::block::Block;
+use crate::block::{Block, Isolated};
 use crate::clock::Clocks;
 use crate::command_line::{Command, PortUse, Ring, Send, Wait, Workload};
 use crate::hardware::tsc;
@@ -42,6 +42,10 @@ pub struct Plan {
     workers: u32,
     timer_ticks: u32,
     heap: ebizzy::Heap,
+    /// CPUs of a ring, at least one.
+    ring_size: u32,
+    /// The owner of each ring's lock.
+    rings: &'static [Isolated],
     /// APIC ids by rank.
     apic_ids: &'static [u32],
 }
@@ -62,6 +66,8 @@ static PLAN: SharedPlan = SharedPlan(UnsafeCell::new(Plan {
     workers: 1,
     timer_ticks: 1,
     heap: ebizzy::Heap::none(),
+    ring_size: 1,
+    rings: &[],
     apic_ids: &[],
 }));
 
@@ -164,6 +170,7 @@ fn make_plan(command: &Command, announced: Option<PausePort>, clocks: &Clocks, a
     }
     let port = announced.filter(|_| command.port != PortUse::Off);
     let workers = smp::present().count();
+    let ring_size = if command.ring_size == 0 { workers as u32 } else { command.ring_size }.max(1);
     let id = |rank| smp::present().nth(rank).map_or(u32::MAX, |block| block.apic_id.load(Ordering::Relaxed));
     Plan {
         workload: command.workload,
@@ -181,6 +188,8 @@ fn make_plan(command: &Command, announced: Option<PausePort>, clocks: &Clocks, a
             }
             _ => ebizzy::Heap::none(),
         },
+        ring_size,
+        rings: ring::locks(command.workload, workers as u32, ring_size, arena).unwrap_or_else(power::out_of_memory),
         apic_ids: arena.slice(workers, id).unwrap_or_else(power::out_of_memory),
     }
 }
@@ -189,7 +198,6 @@ fn measure(first: &'static Block, command: &Command, port: Option<PausePort>, cl
     let plan_made = make_plan(command, port, clocks, arena);
     // SAFETY: no worker is at work.
     unsafe { PLAN.0.get().write(plan_made) };
-    ring::prepare(plan());
     smp::work_together(first, work);
     // Read in the ring that the workload ran in. Whoever was waiting in a queue when the time was up saw the end later
     // than it was; nobody saw it earlier.
