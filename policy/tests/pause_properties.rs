@@ -148,7 +148,9 @@ proptest! {
     fn only_granted_mechanisms(view in host(), events in prop::collection::vec(event(), 1..40), config in config()) {
         let granted = config.mechanisms;
         run(&view, &events, &config, |_, _, act| match act {
-            Act::YieldTo { how: How::SchedYield, .. } => assert!(granted.sched_yield && !granted.hypercall),
+            Act::Yield | Act::YieldTo { how: How::SchedYield, .. } => {
+                assert!(granted.sched_yield && !granted.hypercall);
+            }
             Act::YieldTo { how: How::WakeThenYield, .. } => assert!(granted.sched_yield),
             Act::YieldTo { how: How::Hypercall, .. } => assert!(granted.hypercall),
             Act::Park { .. } | Act::YieldTo { how: How::WakeAndPark { .. }, .. } => assert!(granted.park),
@@ -401,6 +403,27 @@ fn a_parked_owner_is_woken_even_inside_the_back_off_window() {
     assert_eq!(decide(&event, &view, &mut state, &config, Nanos(1)).act, Act::Bail(Reason::OwnerRunning));
     view.update(VcpuIndex(1), |v| v.state = VcpuState::Parked);
     assert_eq!(decide(&event, &view, &mut state, &config, Nanos(2)).target(), Some(VcpuIndex(1)));
+}
+
+#[test]
+fn who_waits_for_a_running_owner_steps_aside_for_those_who_want_its_cpu() {
+    let mut view = alike(3, 0, |v| v.state = VcpuState::Queued);
+    view.update(VcpuIndex(1), |v| v.state = VcpuState::Running);
+    let event = PauseEvent { owner: Some(VcpuIndex(1)), ..unnamed(0) };
+    let act = |mechanisms, named_since_entry, view: &HostView| {
+        let config = PauseConfig { mechanisms, ..PauseConfig::default() };
+        let event = PauseEvent { named_since_entry, ..event };
+        decide(&event, view, &mut PauseState::new(3), &config, Nanos(1)).act
+    };
+    let all = Mechanisms { sched_yield: true, park: true, hypercall: false };
+    assert!(matches!(act(all, false, &view), Act::Park { .. }));
+    assert_eq!(act(all, true, &view), Act::Yield, "its own turn may have come");
+    assert_eq!(act(Mechanisms { park: false, ..all }, false, &view), Act::Yield);
+    // Where the kernel yields to a target, there is one: whoever is queued.
+    let directed = act(Mechanisms { park: false, hypercall: true, ..all }, false, &view);
+    assert_eq!(directed, Act::YieldTo { target: VcpuIndex(2), how: How::Hypercall });
+    view.update(VcpuIndex(0), |v| v.runqueue = Some(1));
+    assert_eq!(act(all, false, &view), Act::Bail(Reason::OwnerRunning), "nobody wants its CPU");
 }
 
 #[test]

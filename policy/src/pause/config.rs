@@ -56,7 +56,7 @@ pub struct PauseConfig {
     /// Time over which a tactic is measured. 1 ms to 1 s. Default 10 ms: 80 hand-overs at 8,000/s, the slowest good
     /// cell of design 5.4.
     pub epoch_ns: u64,
-    /// Epochs a tactic is kept before another is tried. 1 to 1024. Default 32.
+    /// Epochs a tactic is kept before another is tried for one. 1 to 1024. Default 64: a trial costs at most 2 %.
     pub stretch_epochs: u32,
     /// A tactic must bring this many 1/16 more than the present one to replace it. 0 to 16. Default 1.
     pub hysteresis_sixteenths: u32,
@@ -87,7 +87,7 @@ impl Default for PauseConfig {
             credit_window_ns: 100_000_000,
             turn_every: 8,
             epoch_ns: 10_000_000,
-            stretch_epochs: 32,
+            stretch_epochs: 64,
             hysteresis_sixteenths: 1,
             drop_sixteenths: 3,
             park_max_ns: 20_000_000,

@@ -56,6 +56,8 @@ pub enum Act {
         /// By which means.
         how: How,
     },
+    /// Let whoever waits for this CPU have it: others do, and the one who can end the wait has a CPU already.
+    Yield,
     /// Block, bounded: others want this CPU, and none of them is a vCPU of ours that can be named.
     Park {
         /// The park ends at this time at the latest.

@@ -24,7 +24,7 @@
 //! 3. Bail out: source unknown, single vCPU, source named itself, source named while its report was on the way, back-off
 //!    window closed (unless crowded with a named owner).
 //! 4. Named owner: source and owner both alone, bail out; owner a candidate, take it; owner running or idle, bail out, or
-//!    scan when crowded.
+//!    step aside when crowded.
 //! 5. Otherwise scan the candidates in class order ([`Class`]) within the scan budget: spinners every other look, those
 //!    who have had their credit not at all; three lone targets end it. Inside a class the same CPU, cluster, LLC, node,
 //!    then the longest wait, then round robin behind the vCPU boosted last. Every eighth guess goes to the next candidate
@@ -45,6 +45,7 @@
 //! - who was named meanwhile looks again and does not sleep
 //! - what cannot be measured is not yielded without direction on several CPUs
 //! - a turn slept through shortens the next parks, and parks too short lengthen them again
+//! - who waits for a running owner steps aside for those who want its CPU
 //! - nobody waiting is not a boost
 //! - same input same output; every event of a vCPU is counted once
 
@@ -110,7 +111,7 @@ impl Case<'_> {
         }
         state.learn_bound(source, self.event.progress);
         let hint = self.hint();
-        let tactic = self.learn(hint.is_some(), state);
+        let tactic = self.learn(state);
         let tactic = if hint.is_none() && self.event.progress.is_none() { self.blind(tactic) } else { tactic };
         if self.view.vcpu_count() < 2 {
             return Err(Reason::Alone);
@@ -147,15 +148,16 @@ impl Case<'_> {
     }
 
     /// Feeds the progress since the last event to the race of tactics and says which one leads.
-    fn learn(&self, named: bool, state: &mut PauseState) -> Tactic {
+    fn learn(&self, state: &mut PauseState) -> Tactic {
         let changed = self.event.owner.is_some() && self.event.owner != state.last_owner;
         if self.event.owner.is_some() {
             state.last_owner = self.event.owner;
         }
-        // Without a count from the guest, an owner other than the last one named says that the lock moved on.
-        let gained = self.event.progress.unwrap_or(u32::from(changed));
+        // Without a count from the guest, an owner other than the last one named says that the lock moved on. Without
+        // either nothing is known of progress.
+        let gained = self.event.progress.or(self.event.owner.map(|_| u32::from(changed)));
         let cpus = self.view.usable_cpus();
-        let learner = &mut state.learners[usize::from(named) * 2 + usize::from(cpus > 1)];
+        let learner = &mut state.learners[usize::from(cpus > 1)];
         learner.observe(gained, Allowed::new(self.config, self.view.vcpu_count(), cpus), self.config, self.now)
     }
 
@@ -183,7 +185,11 @@ impl Case<'_> {
                 return Err(Reason::OwnerRunning);
             }
             Some(_) if !self.crowded => return Err(Reason::OwnerIdle),
-            _ => match self.guess(state) {
+            Some(_) => match self.step_aside(tactic, state) {
+                Some(act) => return Ok((act, None)),
+                None => self.guess(state)?,
+            },
+            None => match self.guess(state) {
                 Ok(found) => found,
                 Err(Reason::NoCandidate) if self.crowded && tactic == Tactic::Park && !self.event.named_since_entry => {
                     return Ok((Act::Park { until: self.now.after(self.config.park_unnamed_ns) }, None));
@@ -192,6 +198,19 @@ impl Case<'_> {
             },
         };
         Ok((self.execute(tactic, target, state), Some(class)))
+    }
+
+    /// The owner cannot be helped, and others want the source's CPU: whoever is next has it, for the source gets nowhere
+    /// before the owner does. No scan: neither mechanism chooses. `None` where the kernel yields to a target.
+    fn step_aside(&self, tactic: Tactic, state: &PauseState) -> Option<Act> {
+        let mechanisms = self.config.mechanisms;
+        match tactic {
+            Tactic::Spin => Some(Act::Spin),
+            Tactic::Park if !self.event.named_since_entry => {
+                Some(Act::Park { until: self.now.after(self.park_ns(state)) })
+            }
+            Tactic::Park | Tactic::Yield => (mechanisms.sched_yield && !mechanisms.hypercall).then_some(Act::Yield),
+        }
     }
 
     fn guess(&self, state: &mut PauseState) -> Result<(VcpuIndex, Class), Reason> {

@@ -17,7 +17,7 @@ use crate::time::Nanos;
 pub struct Counters {
     /// Pause events seen.
     pub events: u64,
-    /// Decisions that gave the CPU to somebody or woke somebody.
+    /// Decisions that gave the CPU away or woke somebody.
     pub yields: u64,
     /// Decisions to block without a target.
     pub parks: u64,
@@ -101,8 +101,8 @@ pub struct PauseState {
     pub(crate) last_turn: Option<VcpuIndex>,
     pub(crate) guesses: u32,
     pub(crate) last_owner: Option<VcpuIndex>,
-    /// By situation: one or several usable CPUs, owner named or not.
-    pub(crate) learners: [Learner; 4],
+    /// By situation: one usable CPU, or several.
+    pub(crate) learners: [Learner; 2],
 }
 
 impl PauseState {
@@ -184,7 +184,7 @@ impl PauseState {
         let Some(spinner) = self.vcpus.get_mut(source.index()) else { return now };
         let counters = &mut spinner.counters;
         match act {
-            Act::YieldTo { .. } => counters.yields += 1,
+            Act::YieldTo { .. } | Act::Yield => counters.yields += 1,
             Act::Park { .. } => counters.parks += 1,
             Act::Spin => counters.spins += 1,
             Act::Bail(reason) => counters.bailed[reason.index()] += 1,

@@ -5,7 +5,8 @@
 //! fifth worse with 8 on two), and the reasons lie in the host kernel. So the policy tries and measures. One tactic is
 //! kept for a stretch of epochs, then another is tried for one epoch; it replaces the present one when it brings more
 //! by the hysteresis. A trial that is hopeless ends after half its epoch, and each lost trial makes the tactic
-//! wait longer for its next one, so that the price of knowing falls with time.
+//! wait longer for its next one: a trial costs at most one part of the stretch, and less with time. So much depends on
+//! the first tactic, which is what was measured to be best with as many vCPUs on as many CPUs.
 //!
 //! Invariant: integer arithmetic on arguments only; the same observations give the same tactic.
 
@@ -32,6 +33,8 @@ impl Tactic {
 
 /// vCPUs for each CPU from which on parking is the first tactic.
 pub(crate) const MANY_PER_CPU: usize = 4;
+/// vCPUs on one CPU of which a yield can only reach the right one.
+const PAIR: usize = 2;
 
 /// The tactics that may be used at all, in the order in which they are tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +58,8 @@ impl Allowed {
         // (docs/pause-loops.md: on two CPUs, yielding makes twice the hand-overs of parking with 4 vCPUs, three quarters
         // with 8, a third with 16).
         let many = vcpus >= MANY_PER_CPU.saturating_mul(usable_cpus as usize);
-        let first = match (vcpus <= usable_cpus as usize, mechanisms.park && (one_cpu || many || !yields), yields) {
+        let crowd = one_cpu && vcpus > PAIR;
+        let first = match (vcpus <= usable_cpus as usize, mechanisms.park && (crowd || many || !yields), yields) {
             (true, _, _) if !(one_cpu && acts) => Tactic::Spin,
             (_, true, _) => Tactic::Park,
             (_, _, true) => Tactic::Yield,
@@ -74,10 +78,8 @@ impl Allowed {
 struct Record {
     /// Progress per second, as last measured; `None` if never.
     rate: Option<u64>,
-    /// Trials that pass this tactic over after it has lost once more.
+    /// How many times the usual stretch passes before the next trial; doubles with each one lost.
     patience: u16,
-    /// How many of them are left.
-    wait: u16,
 }
 
 /// The race between tactics in one kind of situation.
@@ -92,10 +94,11 @@ pub(crate) struct Learner {
     started: bool,
     epoch_start: Nanos,
     gained: u64,
-    epochs_left: u32,
-    /// Length of the present stretch.
-    stretch: u32,
-    next_trial: u8,
+    /// What the incumbent brought in its last epochs, the latest last.
+    recent: [Option<u64>; RECENT],
+    /// Epochs since the last trial.
+    kept: u32,
+    next_trial: usize,
 }
 
 impl Default for Learner {
@@ -108,39 +111,44 @@ impl Default for Learner {
             started: false,
             epoch_start: Nanos(0),
             gained: 0,
-            epochs_left: FIRST_STRETCH,
-            stretch: FIRST_STRETCH,
+            recent: [None; RECENT],
+            kept: 0,
             next_trial: 0,
         }
     }
 }
 
+/// Epochs of the incumbent whose median is its rate: an epoch in which a foreign task took a CPU for a slice (3 ms) says
+/// nothing about a tactic.
+const RECENT: usize = 5;
 /// An epoch this many times longer than meant measured a pause in the guest's work, not a tactic.
 const STALE_EPOCHS: u64 = 8;
-/// Epochs before the first trial, and again after each change: vCPUs start one after another, and the first measure of
-/// a tactic may be of something else. Each quiet stretch doubles the next, up to the configured length.
-const FIRST_STRETCH: u32 = 4;
 /// After a change of tactic this part of an epoch passes unmeasured: parks of the old tactic still run out.
 const SETTLE_DIVISOR: u64 = 4;
 /// A trial is hopeless after half its epoch when it brings less than this part of the incumbent. Not more: a parked
-/// vCPU whose CPU a foreign task took waits up to a slice (3 ms), which says little about parking.
+/// vCPU whose CPU a foreign task took waits up to a slice, which says little about parking.
 const HOPELESS_DIVISOR: u64 = 16;
-/// A trial that brings at least half is measured again, from scratch and this many times longer: 80 hand-overs are too
-/// few to tell 20 % apart, and yielding shines for the first rounds after parking has put the vCPUs in order.
+/// A trial that brings at least three quarters is measured again, from scratch and this many times longer: 80 hand-overs
+/// are too few to tell 20 % apart, and yielding shines for the first rounds after parking has put the vCPUs in order.
 const CONFIRM_EPOCHS: u64 = 4;
 /// Upper bounds of [`Record::patience`] for a tactic that came close and for one that did not bring half.
 const PATIENCE: (u16, u16) = (32, 256);
 
 impl Learner {
-    /// The tactic to use at `now`, after `gained` more progress was seen.
-    pub(crate) fn observe(&mut self, gained: u32, allowed: Allowed, config: &PauseConfig, now: Nanos) -> Tactic {
+    /// The tactic to use at `now`, after `gained` more progress was seen; `None` if nothing is known of progress, and then
+    /// nothing is tried.
+    pub(crate) fn observe(
+        &mut self,
+        gained: Option<u32>,
+        allowed: Allowed,
+        config: &PauseConfig,
+        now: Nanos,
+    ) -> Tactic {
         if !self.started || !allowed.contains(self.current()) {
             *self = Self { started: true, incumbent: allowed.first, ..Self::default() };
             self.restart(now, config);
         }
-        if now.is_before(self.epoch_start) {
-            return self.current();
-        }
+        let Some(gained) = gained.filter(|_| !now.is_before(self.epoch_start)) else { return self.current() };
         self.gained = self.gained.saturating_add(gained.into());
         let elapsed = now.since(self.epoch_start);
         let length = self.epoch_length(config);
@@ -158,12 +166,16 @@ impl Learner {
         self.trial.unwrap_or(self.incumbent)
     }
 
-    fn record(&mut self, tactic: Tactic) -> &mut Record {
-        &mut self.records[tactic as usize]
-    }
-
-    fn rate_of(&self, tactic: Tactic) -> Option<u64> {
-        self.records[tactic as usize].rate
+    /// What the incumbent usually brings; `None` before its first epoch has ended.
+    fn usual(&self) -> Option<u64> {
+        let mut known: [u64; RECENT] = [0; RECENT];
+        let mut count = 0;
+        for rate in self.recent.iter().flatten() {
+            known[count] = *rate;
+            count += 1;
+        }
+        known[..count].sort_unstable();
+        known[..count].get(count / 2).copied()
     }
 
     fn restart(&mut self, now: Nanos, config: &PauseConfig) {
@@ -177,7 +189,7 @@ impl Learner {
     }
 
     fn is_hopeless(&self, elapsed: u64, config: &PauseConfig) -> bool {
-        let Some(incumbent) = self.rate_of(self.incumbent) else { return false };
+        let Some(incumbent) = self.usual() else { return false };
         self.trial.is_some()
             && elapsed >= config.epoch_ns / 2
             && rate(self.gained, elapsed) < incumbent / HOPELESS_DIVISOR
@@ -185,80 +197,68 @@ impl Learner {
 
     /// Ends an epoch that brought `measured` per second.
     fn close(&mut self, measured: u64, allowed: Allowed, config: &PauseConfig) {
-        let promising = measured > self.rate_of(self.incumbent).unwrap_or(0) / 2;
-        if self.trial.is_some() && !self.confirming && promising {
+        let Some(trial) = self.trial else { return self.keep(measured, allowed, config) };
+        let usual = self.usual().unwrap_or(0);
+        if !self.confirming && measured > usual - usual / 4 {
             self.confirming = true;
             return;
         }
         self.confirming = false;
-        if let Some(trial) = self.trial.take() {
-            let changed = self.judge(trial, measured, config);
-            self.stretch = if changed { FIRST_STRETCH } else { self.stretch.saturating_mul(2) };
-            self.stretch = self.stretch.min(config.stretch_epochs);
-            self.epochs_left = self.stretch;
-            return;
-        }
-        let stretch = self.stretch;
-        let record = self.record(self.incumbent);
-        let settled = stretch > FIRST_STRETCH;
-        record.rate = Some(record.rate.filter(|_| settled).map_or(measured, |old| old - old / 4 + measured / 4));
-        self.epochs_left = self.epochs_left.saturating_sub(1);
-        self.trial = self.better_remembered(measured, allowed, config);
-        if self.trial.is_some() {
-            self.record(self.incumbent).rate = Some(measured);
-        } else if self.epochs_left == 0 {
-            self.trial = self.pick_trial(allowed);
-            self.epochs_left = self.stretch;
-        }
+        self.trial = None;
+        self.kept = 0;
+        self.judge(trial, measured, config);
     }
 
-    /// The incumbent has just brought less than another tactic once did: that one is tried at once. Yielding on one CPU
-    /// is like that: as good as parking while the scheduler's rotation happens to follow the lock, a third when not.
-    fn better_remembered(&self, measured: u64, allowed: Allowed, config: &PauseConfig) -> Option<Tactic> {
-        let needed = raised(measured, config.drop_sixteenths);
-        Tactic::ALL
-            .into_iter()
-            .filter(|tactic| allowed.contains(*tactic) && *tactic != self.incumbent)
-            .filter_map(|tactic| self.rate_of(tactic).map(|rate| (rate, tactic)))
+    /// Ends an epoch of the incumbent, and begins a trial if one is due.
+    fn keep(&mut self, measured: u64, allowed: Allowed, config: &PauseConfig) {
+        self.recent.rotate_left(1);
+        self.recent[RECENT - 1] = Some(measured);
+        self.records[self.incumbent as usize].rate = self.usual();
+        self.kept = self.kept.saturating_add(1);
+        self.trial = self.better_remembered(allowed, config).or_else(|| self.due_trial(allowed, config));
+    }
+
+    /// The incumbent brings less than another tactic once did: that one is tried. Yielding on one CPU is like that: as
+    /// good as parking while the scheduler's rotation happens to follow the lock, a third when not.
+    fn better_remembered(&self, allowed: Allowed, config: &PauseConfig) -> Option<Tactic> {
+        let enough = self.recent.iter().flatten().count() == RECENT && self.kept as usize >= RECENT;
+        let needed = raised(self.usual().filter(|_| enough)?, config.drop_sixteenths);
+        self.others(allowed)
+            .filter_map(|tactic| self.records[tactic as usize].rate.map(|rate| (rate, tactic)))
             .filter(|(rate, _)| *rate > needed)
             .max_by_key(|(rate, _)| *rate)
             .map(|(_, tactic)| tactic)
     }
 
-    /// Compares a finished trial with the incumbent; true if it took over.
-    fn judge(&mut self, trial: Tactic, measured: u64, config: &PauseConfig) -> bool {
-        let incumbent = self.rate_of(self.incumbent).unwrap_or(0);
-        let needed = raised(incumbent, config.hysteresis_sixteenths);
-        let won = measured > needed;
-        self.record(trial).rate = Some(measured);
-        let loser = if won { mem::replace(&mut self.incumbent, trial) } else { trial };
-        let hopeless = !won && measured < incumbent / 2;
-        let record = self.record(loser);
-        let (factor, bound) = if hopeless { (4, PATIENCE.1) } else { (2, PATIENCE.0) };
-        record.patience = (record.patience * factor).clamp(1, bound);
-        record.wait = record.patience;
-        won
+    fn others(&self, allowed: Allowed) -> impl Iterator<Item = Tactic> + use<> {
+        let incumbent = self.incumbent;
+        Tactic::ALL.into_iter().filter(move |tactic| allowed.contains(*tactic) && *tactic != incumbent)
     }
 
-    /// The next tactic to try: each in turn, passing over those that wait.
-    fn pick_trial(&mut self, allowed: Allowed) -> Option<Tactic> {
-        let mut found = None;
-        for step in 0..Tactic::COUNT {
-            let tactic = Tactic::ALL[(usize::from(self.next_trial) + step) % Tactic::COUNT];
-            if !allowed.contains(tactic) || tactic == self.incumbent {
-                continue;
-            }
-            let record = self.record(tactic);
-            if record.wait > 0 {
-                record.wait -= 1;
-            } else if found.is_none() {
-                found = Some(tactic);
-            }
+    /// The tactic whose turn it is, once the incumbent was kept for long enough.
+    fn due_trial(&mut self, allowed: Allowed, config: &PauseConfig) -> Option<Tactic> {
+        let in_turn = |tactic: &Tactic| (*tactic as usize + Tactic::COUNT - self.next_trial) % Tactic::COUNT;
+        let waits = |tactic: &Tactic| u32::from(self.records[*tactic as usize].patience.max(1));
+        let due = |tactic: &Tactic| self.kept >= waits(tactic).saturating_mul(config.stretch_epochs);
+        let tactic = self.others(allowed).filter(due).min_by_key(in_turn)?;
+        self.next_trial = (tactic as usize + 1) % Tactic::COUNT;
+        Some(tactic)
+    }
+
+    /// Compares a finished trial with the incumbent.
+    fn judge(&mut self, trial: Tactic, measured: u64, config: &PauseConfig) {
+        let incumbent = self.usual().unwrap_or(0);
+        let won = measured > raised(incumbent, config.hysteresis_sixteenths);
+        self.records[trial as usize].rate = Some(measured);
+        let loser = if won { mem::replace(&mut self.incumbent, trial) } else { trial };
+        if won {
+            self.recent = [None; RECENT];
+            self.records[trial as usize].patience = 0;
         }
-        if let Some(tactic) = found {
-            self.next_trial = tactic as u8 + 1;
-        }
-        found
+        let hopeless = !won && measured < incumbent / 2;
+        let (factor, bound) = if hopeless { (4, PATIENCE.1) } else { (2, PATIENCE.0) };
+        let record = &mut self.records[loser as usize];
+        record.patience = (record.patience.max(1) * factor).min(bound);
     }
 }
 
@@ -268,4 +268,99 @@ fn rate(gained: u64, elapsed_ns: u64) -> u64 {
 
 fn raised(rate: u64, sixteenths: u32) -> u64 {
     rate.saturating_add(rate / 16 * u64::from(sixteenths))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::config::Mechanisms;
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+    /// A report every 100 us.
+    const REPORT_NS: u64 = 100_000;
+
+    fn allowed(vcpus: usize, cpus: u32) -> Allowed {
+        let mechanisms = Mechanisms { sched_yield: true, park: true, hypercall: false };
+        Allowed::new(&PauseConfig { mechanisms, ..PauseConfig::default() }, vcpus, cpus)
+    }
+
+    /// What a guest gets done in `ms` whose progress per second with each tactic at each millisecond `rate` says, and the
+    /// tactic it ends with.
+    fn race(allowed: Allowed, ms: u64, rate: impl Fn(Tactic, u64) -> u64) -> (u64, Tactic) {
+        let config = PauseConfig::default();
+        let mut learner = Learner::default();
+        let (mut done, mut told, mut parts) = (0, 0, 0);
+        let mut tactic = allowed.first;
+        for at in (0..ms * MS).step_by(usize::try_from(REPORT_NS).expect("small")) {
+            parts += rate(tactic, at / MS) * REPORT_NS;
+            done = parts / 1_000_000_000;
+            let gained = u32::try_from(done - told).expect("small");
+            told = done;
+            tactic = learner.observe(Some(gained), allowed, &config, Nanos(at + REPORT_NS));
+        }
+        (done, tactic)
+    }
+
+    #[test]
+    fn the_first_tactic_is_what_was_measured_best() {
+        let first = |vcpus, cpus| allowed(vcpus, cpus).first;
+        assert_eq!(
+            [first(1, 1), first(2, 1), first(4, 1), first(16, 1)],
+            [Tactic::Yield, Tactic::Yield, Tactic::Park, Tactic::Park]
+        );
+        assert_eq!(
+            [first(2, 2), first(4, 2), first(8, 2), first(16, 2)],
+            [Tactic::Spin, Tactic::Yield, Tactic::Park, Tactic::Park]
+        );
+    }
+
+    #[test]
+    fn the_better_tactic_takes_over_from_the_first() {
+        let rates = |tactic, _| match tactic {
+            Tactic::Spin => 400,
+            Tactic::Yield => 8_000,
+            Tactic::Park => 10_000,
+        };
+        assert_eq!(race(allowed(4, 2), 3_000, rates).1, Tactic::Park);
+        let turned = |tactic, ms| if ms < 5_000 { rates(tactic, ms) } else { [400, 12_000, 9_000][tactic as usize] };
+        assert_eq!(race(allowed(4, 2), 60_000, turned).1, Tactic::Yield, "what was best once is not best for ever");
+    }
+
+    #[test]
+    fn to_know_the_others_costs_little_and_less_with_time() {
+        let rates = |tactic, _| [400, 15_000, 8_000][tactic as usize];
+        for (ms, least) in [(1_000, 970), (10_000, 985), (100_000, 990)] {
+            let (done, tactic) = race(allowed(4, 2), ms, rates);
+            assert!(tactic == Tactic::Yield && done >= 15 * ms * least / 1000, "{done} in {ms} ms");
+        }
+    }
+
+    #[test]
+    fn a_stall_now_and_then_is_no_reason_to_change() {
+        // A foreign task takes the CPU for most of every seventh epoch, whichever tactic is in use.
+        let rates = |tactic, ms| if ms / 10 % 7 == 3 { 500 } else { [400, 8_000, 10_000][tactic as usize] };
+        let stalls = race(allowed(8, 2), 20_000, rates);
+        let steady =
+            race(allowed(8, 2), 20_000, |tactic, ms| if ms / 10 % 7 == 3 { 500 } else { [10_000; 3][tactic as usize] });
+        assert!(stalls.1 == Tactic::Park && stalls.0 * 100 >= steady.0 * 97, "{stalls:?} {steady:?}");
+    }
+
+    #[test]
+    fn without_knowing_of_progress_nothing_is_tried() {
+        let (config, allowed) = (PauseConfig::default(), allowed(8, 2));
+        let mut learner = Learner::default();
+        for at in 0..100_000 {
+            assert_eq!(learner.observe(None, allowed, &config, Nanos(at * REPORT_NS)), Tactic::Park);
+        }
+    }
+
+    #[test]
+    fn a_tactic_that_is_no_longer_granted_is_left_at_once() {
+        let mut learner = Learner::default();
+        let config = PauseConfig::default();
+        assert_eq!(learner.observe(Some(1), allowed(8, 2), &config, Nanos(1)), Tactic::Park);
+        let mechanisms = Mechanisms { sched_yield: true, park: false, hypercall: false };
+        let fewer = Allowed::new(&PauseConfig { mechanisms, ..config }, 8, 2);
+        assert_eq!(learner.observe(Some(1), fewer, &config, Nanos(2)), Tactic::Yield);
+    }
 }

@@ -45,6 +45,7 @@ fn deed(act: Act) -> (Deed, Option<u32>) {
             };
             (deed, Some(target.0))
         }
+        Act::Yield => (Deed::Yield, None),
         Act::Park { .. } => (Deed::Park, None),
         Act::Spin => (Deed::Spin, None),
         Act::Bail(_) => (Deed::Bail, None),

@@ -4,6 +4,7 @@
 
 use std::io;
 use std::mem::MaybeUninit;
+use std::os::fd::AsRawFd;
 
 /// Descriptors that the monitor itself has open besides those of vCPUs, generously.
 const OWN: u64 = 64;
@@ -42,6 +43,25 @@ pub fn allow_open_files(vcpus: u32) -> Result<(), OpenFilesError> {
     Ok(())
 }
 
+/// Of the [`OWN`], how many may still be to be opened once the vCPUs are there.
+const STILL_NEEDED: u64 = 32;
+
+/// Passes on a file that was just opened and that the machine can do without, unless hardly any more could be opened after
+/// it: those are for what it cannot do without.
+///
+/// # Errors
+/// EMFILE, as if the limit had been reached; the file is closed.
+pub fn spare<F: AsRawFd>(file: F) -> io::Result<F> {
+    // The kernel gives the lowest number that is free, so this is about how many are open.
+    let open = u64::try_from(file.as_raw_fd()).unwrap_or(0);
+    match read() {
+        Ok(limit) if open.saturating_add(STILL_NEEDED) >= limit.rlim_cur => {
+            Err(io::Error::from_raw_os_error(libc::EMFILE))
+        }
+        _ => Ok(file),
+    }
+}
+
 fn read() -> io::Result<libc::rlimit> {
     let mut limit = MaybeUninit::uninit();
     // SAFETY: getrlimit fills the struct when it succeeds.
@@ -55,7 +75,23 @@ fn read() -> io::Result<libc::rlimit> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::RawFd;
+
     use super::*;
+
+    #[test]
+    fn what_can_be_done_without_leaves_room_for_what_cannot() {
+        struct Numbered(RawFd);
+        impl AsRawFd for Numbered {
+            fn as_raw_fd(&self) -> RawFd {
+                self.0
+            }
+        }
+        let limit = i32::try_from(read().unwrap().rlim_cur.min(1 << 30)).unwrap();
+        assert!(spare(Numbered(3)).is_ok());
+        let refused = spare(Numbered(limit - 1)).map(drop).unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(libc::EMFILE));
+    }
 
     #[test]
     fn a_hard_limit_that_is_too_low_is_named() {

@@ -30,6 +30,7 @@ use super::exit::{self, Exit};
 use super::stats::{Layout, Stats};
 use super::system::System;
 use super::vcpu::{RFLAGS_RESERVED, pvh_segments};
+use crate::host::limits;
 use crate::layout;
 use crate::memory::GuestRam;
 use crate::report::KvmKind;
@@ -188,6 +189,7 @@ impl HelperVcpus {
     fn make_at(&self, position: u32, entry: usize) -> Result<HelperVcpu, HelperError> {
         let id = self.id(position);
         let fd = self.vm.create_vcpu(u64::from(id.0)).map_err(|error| HelperError::Create(error.into()))?;
+        let fd = limits::spare(fd).map_err(HelperError::Create)?;
         cpuid::set(&fd, &self.cpuid).map_err(HelperError::Cpuid)?;
         let stats = Stats::open(&fd, None).ok().filter(|stats| has_counters(stats.layout()));
         let run_bytes = self.vm.run_size();

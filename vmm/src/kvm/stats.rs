@@ -13,6 +13,8 @@ use std::sync::Arc;
 
 use vmm_sys_util::ioctl::{ioctl, ioctl_expr};
 
+use crate::host::limits;
+
 mod format;
 
 pub use format::{Base, Descriptor, FormatError, Header, Kind, Layout, Unit};
@@ -63,7 +65,7 @@ impl Stats {
             });
         }
         // SAFETY: the kernel has just made this descriptor for us; nobody else owns it.
-        let file = unsafe { File::from_raw_fd(fd) };
+        let file = limits::spare(unsafe { File::from_raw_fd(fd) }).map_err(StatsError::Open)?;
         let mut start = [0; format::HEADER_BYTES];
         file.read_exact_at(&mut start, 0).map_err(StatsError::Read)?;
         let header = Header::parse(&start)?;

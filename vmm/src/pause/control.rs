@@ -242,9 +242,11 @@ fn parameters(plan: &PausePlan) -> BTreeMap<String, u64> {
 
 #[cfg(test)]
 mod tests {
+    use policy::pause::YieldOutcome;
     use topology::id::{ApicId, VcpuIndex};
 
     use super::super::hypercall::Hypercalls;
+    use super::super::log::replay_file;
     use super::super::order::Report;
     use super::super::port::Port;
     use super::super::setup::DriverParts;
@@ -262,7 +264,7 @@ mod tests {
             hypercalls: Hypercalls::none(KvmKind::Software, "none here".to_owned()),
         };
         let driver = Arc::new(Driver::new(parts).unwrap());
-        let registry: Arc<[Arc<dyn PauseSource>]> = [Arc::new(Port::new(plan, false)) as _].into();
+        let registry: Arc<[Arc<dyn PauseSource>]> = [Arc::new(Port::new(plan, false, false)) as _].into();
         (0..2).for_each(|vcpu| driver.set_running(VcpuIndex(vcpu), true, None));
         Control::new(driver, registry, plan, None).unwrap()
     }
@@ -297,6 +299,49 @@ mod tests {
         assert_eq!(decided(&control), 2);
         let effective = control.change(&parameter("bail_after", 7)).unwrap();
         assert_eq!((effective.parameters["bail_after"], control.effective().parameters["bail_after"]), (7, 7));
+    }
+
+    #[test]
+    fn a_log_replays_bit_for_bit_across_changes_of_mode_mechanism_and_parameters() {
+        let path = std::env::temp_dir().join(format!("vmm-changes-{}.log", std::process::id()));
+        let control = control(&PausePlan { decision_log: Some(path.clone()), ..PausePlan::default() });
+        let driver = &control.0.driver;
+        let mode = |mode| Change { mode: Some(mode), ..Change::default() };
+        let mechanism = |mechanism| Change { mechanism: Some(mechanism), ..Change::default() };
+        let changes = [
+            parameter("epoch_ns", 1_000_000),
+            mode(PauseMode::Observe),
+            parameter("park_named_ns", 2_000_000),
+            mode(PauseMode::Off),
+            mode(PauseMode::Act),
+            mechanism(MechanismChoice::Yield),
+            mechanism(MechanismChoice::Auto),
+            parameter("backoff_base_ns", 7_000),
+        ];
+        let mut now = clock::now();
+        for (turn, change) in (0..).zip(changes.iter().cycle().take(40)) {
+            for event in 0..20 {
+                now = now.after(170_000);
+                let source = VcpuIndex((turn + event) % 2);
+                // Somebody, the other, nobody there is.
+                let owner = [None, Some(ApicId(1 - source.0)), Some(ApicId(9))][event as usize % 3];
+                let report = Report { owner, progress: Some(event % 4), ..Report::default() };
+                let order = driver.decide(source, &report, now);
+                // The outcome may come after the change.
+                if event == 19 {
+                    control.change(change).unwrap();
+                }
+                if !order.deed.is_nothing() {
+                    driver.conclude(source, &order, Some(YieldOutcome::Boosted), 40_000, now.after(40_000));
+                }
+            }
+        }
+        let decided: u64 = (0..2).map(|vcpu| driver.counters(VcpuIndex(vcpu)).events).sum();
+        driver.finish_log().unwrap();
+        let replayed = replay_file(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert!(replayed.mismatch.is_none(), "{replayed:?}");
+        assert!(decided > 400 && replayed.decisions == decided, "{decided} {replayed:?}");
     }
 
     #[test]

@@ -40,6 +40,7 @@ impl Deed {
     pub(super) const fn of(act: Act) -> Self {
         match act {
             Act::Spin | Act::Bail(_) => Self::NOTHING,
+            Act::Yield => Self { wake: None, then: Then::Yield, target: None },
             Act::Park { until } => Self { wake: None, then: Then::Park(until), target: None },
             Act::YieldTo { target, how } => {
                 let (wake, then) = match how {

@@ -255,6 +255,11 @@ impl Driver {
             return Vec::new();
         }
         self.runqueues.wanted();
+        // It is woken whatever the runqueues look like (docs/pause-loops.md, rule 1), and most events of a guest whose
+        // spinners park are of this kind.
+        if owner.is_some_and(|owner| owner != source && self.seat(owner).parker.is_parked()) {
+            return Vec::new();
+        }
         let silent = |vcpu: VcpuIndex| now.since(self.seat(vcpu).heard()) > SILENT_NS;
         // From the source on, so that in a large VM every vCPU is looked at by somebody.
         let vcpus = (0..).map(VcpuIndex).take(self.seats.len());

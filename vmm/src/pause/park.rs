@@ -107,7 +107,7 @@ mod tests {
         assert_eq!(parker.wait(start.after(2_000_000)), Woken::ByTime);
         assert!(clock::now().since(start) >= 2_000_000);
         parker.arm();
-        assert!(parker.release());
+        assert!(parker.is_parked() && parker.release() && !parker.is_parked());
         assert!(!parker.release(), "it is awake already");
         assert_eq!(parker.wait(clock::now().after(1_000_000_000)), Woken::ByName);
     }

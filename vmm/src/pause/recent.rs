@@ -99,6 +99,7 @@ impl Recent {
     pub(super) fn decided(&self, vcpu: VcpuIndex, owner: Option<VcpuIndex>, decision: &Decision, now: Nanos) {
         let (what, target) = match decision.act {
             Act::YieldTo { target, how } => (What::Yield(name(how)), Some(target)),
+            Act::Yield => (What::Yield("yield"), None),
             Act::Park { .. } => (What::Park, None),
             Act::Spin => (What::Spin, None),
             Act::Bail(reason) => (What::Bail(reason), None),

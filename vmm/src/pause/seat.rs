@@ -124,7 +124,7 @@ impl Seat {
         match act {
             Act::Spin => self.spins.add(1),
             Act::Bail(reason) => self.bailed[reason.index()].add(1),
-            Act::YieldTo { .. } | Act::Park { .. } => {}
+            Act::YieldTo { .. } | Act::Yield | Act::Park { .. } => {}
         }
     }
 

@@ -17,7 +17,7 @@ use super::helper::Helper;
 use super::hypercall::Hypercalls;
 use super::inject::Schedule;
 use super::runqueue::RunqueueView;
-use super::source::{self, PauseSource};
+use super::source::{self, Circumstances, PauseSource};
 use super::thread::{Kit, VcpuPause};
 use crate::config::{InjectionConfig, Machine, PauseMode, PausePlan};
 use crate::host::facts;
@@ -86,8 +86,9 @@ impl PauseSetup {
         let exits_off = (plan.mode == PauseMode::Off).then(|| no_pause_exits(vm));
         let counted = system.capability(Cap::SyncRegs) & kvm_bindings::KVM_SYNC_X86_REGS != 0;
         let no_exits = exits_off.as_ref().is_some_and(|exits| exits.granted);
-        let registry: Arc<[Arc<dyn PauseSource>]> = source::registry(plan, ram, counted, no_exits).into();
         let vcpus = machine.topology.vcpu_count() as usize;
+        let made = Circumstances { counted, no_exits, cpu_for_each: vcpus <= usable_cpus as usize };
+        let registry: Arc<[Arc<dyn PauseSource>]> = source::registry(plan, ram, made).into();
         let threads = Arc::new(OwnThreads::new(vcpus));
         let parts = DriverParts {
             plan: plan.clone(),

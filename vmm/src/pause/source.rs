@@ -103,10 +103,24 @@ pub trait Tap: Send {
     fn detach(&mut self, _seat: &Seat) {}
 }
 
-/// Every source there is, for a machine that starts as `plan` says. `counted` says whether KVM shows registers at an exit,
-/// `no_exits` whether PAUSE exits were switched off for this machine.
-pub(super) fn registry(plan: &PausePlan, ram: &GuestRam, counted: bool, no_exits: bool) -> Vec<Arc<dyn PauseSource>> {
-    vec![Arc::new(Port::new(plan, counted)), Arc::new(PauseExits::new(no_exits)), Arc::new(Sampler::new(ram.clone()))]
+/// What the sources must know of the machine when it is made.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Circumstances {
+    /// KVM shows registers at an exit.
+    pub(super) counted: bool,
+    /// PAUSE exits were switched off for this machine.
+    pub(super) no_exits: bool,
+    /// Each vCPU can have a host CPU to itself.
+    pub(super) cpu_for_each: bool,
+}
+
+/// Every source there is, for a machine that starts as `plan` says.
+pub(super) fn registry(plan: &PausePlan, ram: &GuestRam, made: Circumstances) -> Vec<Arc<dyn PauseSource>> {
+    vec![
+        Arc::new(Port::new(plan, made.counted, made.cpu_for_each)),
+        Arc::new(PauseExits::new(made.no_exits)),
+        Arc::new(Sampler::new(ram.clone())),
+    ]
 }
 
 /// Whether the mode looks at events at all.

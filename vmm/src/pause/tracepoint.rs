@@ -21,7 +21,7 @@ use super::seat::Seat;
 use super::source::{Moment, PauseSource, Spin, Tap, Unavailable, decides};
 use super::yielding::switches;
 use crate::config::{PauseMode, PausePlan, SourceChoice};
-use crate::host::{facts, perf, sysfs};
+use crate::host::{facts, limits, perf, sysfs};
 use crate::report::KvmKind;
 use crate::vcpu::kick;
 
@@ -196,7 +196,7 @@ impl Tracepoint {
 
     /// Opens the event for the calling thread, whose id is `tid`; with a period, it signals that thread.
     fn open_for(self, tid: i32, period: Option<u64>) -> io::Result<Counter> {
-        let file = perf::open_tracepoint(self.id, period.unwrap_or(1))?;
+        let file = limits::spare(perf::open_tracepoint(self.id, period.unwrap_or(1))?)?;
         let filter = CString::new(format!("exit_reason == {}", self.reason)).map_err(io::Error::other)?;
         // SAFETY: the kernel reads the NUL-terminated text and keeps no reference.
         ok(unsafe { libc::ioctl(file.as_raw_fd(), PERF_EVENT_IOC_SET_FILTER, filter.as_ptr()) })?;

@@ -36,7 +36,7 @@ const TERMINAL_LOOK_AFTER: Duration = Duration::from_millis(200);
 #[derive(Debug, thiserror::Error)]
 pub enum EventLoopError {
     /// epoll.
-    #[error("waiting for events failed: {0}; the host is out of memory or of epoll watches")]
+    #[error("waiting for events failed: {0}; the host is out of memory, of epoll watches or of open files (ulimit -n)")]
     Wait(event_manager::Error),
     /// The terminal.
     #[error("the terminal on stdin cannot be made raw: {0}; use --serial file=PATH or none, or redirect stdin")]

@@ -126,6 +126,7 @@ impl World {
         }
         match act {
             Act::Spin | Act::Bail(_) => self.begin(cpu, Segment::Exit(Then::Return), 1),
+            Act::Yield => self.yield_or_return(cpu, None, false),
             Act::Park { until } => self.park(cpu, task, None, until),
             Act::YieldTo { target, how } => {
                 let target = resolve(target);
@@ -286,6 +287,7 @@ impl World {
 fn describe(act: Act) -> (&'static str, Option<VcpuIndex>) {
     match act {
         Act::Spin => ("spin", None),
+        Act::Yield => ("step aside", None),
         Act::Park { .. } => ("park", None),
         Act::Bail(reason) => (reason.name(), None),
         Act::YieldTo { target, how } => {

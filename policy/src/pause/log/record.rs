@@ -33,7 +33,8 @@ const WAKE: u8 = 4;
 const WAKE_THEN_YIELD: u8 = 5;
 const WAKE_AND_PARK: u8 = 6;
 const HYPERCALL: u8 = 7;
-const ACTS: [u8; 8] = [SPIN, BAIL, PARK, SCHED_YIELD, WAKE, WAKE_THEN_YIELD, WAKE_AND_PARK, HYPERCALL];
+const YIELD: u8 = 8;
+const ACTS: [u8; 9] = [SPIN, BAIL, PARK, SCHED_YIELD, WAKE, WAKE_THEN_YIELD, WAKE_AND_PARK, HYPERCALL, YIELD];
 
 fn flags<const N: usize>(bits: [bool; N]) -> u8 {
     bits.into_iter().enumerate().fold(0, |all, (at, bit)| all | u8::from(bit) << at)
@@ -129,6 +130,7 @@ pub(super) fn put_decision(put: &mut Put<'_>, decision: &Decision) {
     put.time(decision.quiet_until);
     match decision.act {
         Act::Spin => put.byte(SPIN),
+        Act::Yield => put.byte(YIELD),
         Act::Bail(reason) => {
             put.byte(BAIL);
             put.byte(position(Reason::ALL, &reason));
@@ -163,6 +165,7 @@ pub(super) fn take_decision(take: &mut Take<'_>) -> Result<Decision, LogError> {
     let quiet_until = take.time()?;
     let act = match take.variant(&ACTS, "action")? {
         SPIN => Act::Spin,
+        YIELD => Act::Yield,
         BAIL => Act::Bail(take.variant(Reason::ALL, "reason")?),
         PARK => Act::Park { until: take.time()? },
         tag => Act::YieldTo { target: take.vcpu()?, how: take_how(tag, take)? },
