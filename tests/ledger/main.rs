@@ -15,11 +15,12 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Completion, Trial};
 use serde_json::Value;
 use vmm::host::runqueue::{Exact, OwnThreads, ThreadSeen};
+use vmm::ledger::meter::Meter;
 
 fn main() {
     let mut arguments = Arguments::from_args();
@@ -29,6 +30,8 @@ fn main() {
         trial("ledger_of_vcpus_that_spin_is_guest_time_and_waiting", kvm, spin),
         trial("ledger_of_vcpus_that_idle_is_halted", kvm, idle),
         trial("ledger_of_a_mixed_workload_adds_up", kvm, mixed),
+        trial("ledger_adds_up_while_pause_loops_are_seen_and_acted_on", kvm, acting),
+        trial("reading_the_clock_around_exits_costs_less_than_the_ledger_may_be_wrong", kvm, clock_reads),
         trial("ledger_of_emulated_ring_0_is_kernel_time", software_kvm, ring_0),
         trial("every_counter_of_kvm_is_described_and_agrees_with_the_ledger", kvm, counters),
         trial("runqueue_views_agree_within_one_task", bpf, views),
@@ -71,10 +74,20 @@ fn bpf() -> Option<String> {
 
 /// The report of a run of two vCPUs.
 fn run(probe: &str) -> Value {
+    run_with(&[], probe)
+}
+
+fn run_with(flags: &[&str], probe: &str) -> Value {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("run.json");
     let mut command = Command::new(program().unwrap());
-    command.args(["--cpus=2", "--probe", probe, "--report"]).arg(&path).stdin(Stdio::null()).stdout(Stdio::null());
+    command
+        .args(["--cpus=2", "--probe", probe])
+        .args(flags)
+        .arg("--report")
+        .arg(&path)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null());
     let ended = command.output().unwrap();
     assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
     read(&path)
@@ -125,6 +138,44 @@ fn mixed() {
     for probe in ["ipi seconds=2 report=none", "ticket seconds=2 report=none"] {
         let report = run(probe);
         assert!(vcpus_that_add_up(&report).iter().all(|vcpu| vcpu["ledger_ns"]["user"].as_u64().unwrap() > 0));
+    }
+}
+
+/// Port writes, parks, yields, kicks of the sampler, holds: thousands of exits a second, and none of that time is lost or
+/// counted twice.
+fn acting() {
+    let injected = ["--inject-preemption=seed=3,mean=5ms,hold=1ms", "--placement=pin=0"];
+    for (flags, probe) in [
+        (&["--pause-source=port", "--placement=pin=0"][..], "ring seconds=2 report=none"),
+        (&["--pause-source=port", "--pause-mechanism=park", "--placement=pin=0"], "ring seconds=2 report=none"),
+        (&["--pause-source=sampler", "--pause-set=sampler_window_ns=1000000"], "ring seconds=2 port=off report=none"),
+        (&injected, "ticket seconds=2 report=none"),
+    ] {
+        let report = run_with(flags, probe);
+        let vcpus = vcpus_that_add_up(&report);
+        let events: u64 = vcpus.iter().map(|vcpu| vcpu["pause"]["events"].as_u64().unwrap()).sum();
+        assert!(events > 0, "{flags:?}: {report}");
+    }
+}
+
+/// The ledger's clock is read twice for each time the guest is entered. What that costs is in the ledger, and is no more
+/// than a hundredth of it with the most exits a guest makes: one that does nothing but write to the pause port.
+fn clock_reads() {
+    const READS: u32 = 200_000;
+    let meter = Meter::default();
+    let mut stretch = meter.start();
+    let begun = Instant::now();
+    for _ in 0..READS {
+        stretch.entering();
+        stretch.left();
+    }
+    let pair_ns = begun.elapsed().as_secs_f64() * 1e9 / f64::from(READS);
+    drop(stretch);
+    let report = run_with(&["--pause-mechanism=none", "--placement=pin=0"], "ring seconds=2 spins=1 report=none");
+    for vcpu in vcpus_that_add_up(&report) {
+        let exits: u64 = vcpu["exits"].as_object().unwrap().values().filter_map(Value::as_u64).sum();
+        let (cost_ns, wall_ns) = (exits as f64 * pair_ns, vcpu["run_loop_ns"].as_f64().unwrap());
+        assert!(exits > 100 && cost_ns * 100.0 <= wall_ns, "{exits} exits, {pair_ns} ns each: {vcpu}");
     }
 }
 

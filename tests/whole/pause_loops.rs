@@ -12,7 +12,7 @@ use rustix::process::Signal;
 use vmm::report::Report;
 
 use crate::images::{Field, Image};
-use crate::monitor::{Ended, Monitor};
+use crate::monitor::{self, Ended, Monitor};
 use crate::{Missing, kvm, nothing, trial};
 
 /// A park, a hold and an answer are bounded by a second at most; a busy host makes that longer.
@@ -29,6 +29,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("parked_vcpus_stop_at_once", kvm, parked_stop),
         trial("garbage_written_to_the_port_at_full_speed_is_only_a_hint", kvm, garbage),
         trial("a_storm_of_signals_is_weathered", kvm, storm),
+        trial("a_limit_on_descriptors_is_named_or_borne", kvm, descriptors),
         trial("what_software_virtualised_kvm_lacks_is_refused_by_name", software_kvm, refusals),
         trial("wrong_parameters_are_named", nothing, parameters),
     ]
@@ -147,11 +148,16 @@ fn garbage() {
     // The second loadable segment, overwritten from its start, and entered there; the first holds the headers.
     let (offset, address) = (image.value(1, Field::Offset), image.value(1, Field::PhysicalAddress));
     let image = image.with(usize::try_from(offset).unwrap(), &GARBAGE).entry(u32::try_from(address).unwrap());
-    let started = Monitor::new(["--cpus", "4", "--serial", "none", "--report", "run.json", "--kernel", "garbage"]);
+    let flags =
+        ["--cpus", "4", "--serial", "none", "--placement", "pin=0", "--report", "run.json", "--kernel", "garbage"];
+    let started = Monitor::new(flags);
     fs::write(started.directory().join("garbage"), image.bytes()).unwrap();
     let started = started.start();
     started.wait_for_vcpus(4);
     thread::sleep(Duration::from_secs(1));
+    // Another machine on the same CPU, one that spins and yields itself, comes to its end as if it were alone.
+    let (beside, neighbour) = run("2", "ring seconds=1", &[]);
+    assert!(neighbour.workload.is_some_and(|workload| workload.operations > 0), "{}", beside.errors);
     let asked = Instant::now();
     started.signal(Signal::INT);
     let ended = started.wait().expect(0);
@@ -159,6 +165,29 @@ fn garbage() {
     let text = fs::read_to_string(ended.directory.path().join("run.json")).unwrap();
     let report: Report = serde_json::from_str(&text).unwrap();
     assert!(sum(&report, |pause| pause.events) > 100, "{}", ended.errors);
+    // What an event costs is bounded: a decision at most, and nothing that is kept.
+    let dealt_with =
+        sum(&report, |pause| pause.quiet + pause.spins + pause.bailed.values().sum::<u64>() + pause.yields.attempted);
+    assert!(dealt_with >= sum(&report, |pause| pause.events) - 4, "{}", ended.errors);
+    assert!(report.monitor.pss_bytes < 64 << 20, "{}", report.monitor.pss_bytes);
+}
+
+/// With ever fewer file descriptors the monitor runs as it is, or does without something, or says what to raise; it never
+/// hangs, and never leaves a guest half started.
+fn descriptors() {
+    let mut ran = 0;
+    for limit in (4..=64).step_by(4) {
+        let mut command = Command::new("prlimit");
+        command.arg(format!("--nofile={limit}")).arg(monitor::program());
+        command.args(["--cpus", "4", "--serial", "none", "--placement", "pin=0", "--probe", "ring seconds=0.2"]);
+        let ended = Monitor::of(command).run();
+        match ended.status.code() {
+            Some(0) => ran += 1,
+            Some(1) => assert!(ended.errors.contains("ulimit -n"), "{limit}: {}", ended.errors),
+            _ => panic!("{limit}: {:?}: {}", ended.status, ended.errors),
+        }
+    }
+    assert!(ran > 0, "64 descriptors are enough for 4 vCPUs");
 }
 
 fn storm() {

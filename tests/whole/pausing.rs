@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Pause and resume, hammered: a lost kick would leave a vCPU in the guest and the answer would never come.
+//! Pause and resume, hammered: a lost kick would leave a vCPU in the guest and the answer would never come. And a vCPU
+//! whose thread ends while the others wait for it.
 
 use std::env;
 use std::sync::{Arc, mpsc};
@@ -30,6 +31,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("a_processor_that_comes_late_is_waited_for", kvm, || watched(late_processor)),
         trial("a_processor_that_never_comes_is_counted_as_missing", kvm, || watched(missing_processor)),
         trial("a_guest_that_is_paused_while_it_boots_boots_all_the_same", kvm, || watched(paused_boots)),
+        trial("a_vcpu_that_dies_leaves_nobody_parked_for_ever", kvm, || watched(dead_vcpu)),
     ]
 }
 
@@ -77,7 +79,7 @@ fn paused_boots() {
 
 /// The guest starts, and one of its processors does not run.
 fn without_one(report: &SharedObserved) -> Running {
-    let running = start_with(4, "report report=lines", report);
+    let running = start_with(&["--cpus=4"], "report report=lines", report);
     let late = &running.vcpus()[LATE];
     late.ask(Request::Pause);
     assert_eq!(late.wait(LIMIT), Ok(Reply::Now(State::Paused)));
@@ -130,13 +132,45 @@ fn missing_processor() {
     assert_eq!(seen(), Some(3));
 }
 
-fn start(workload: &str, observed: &SharedObserved) -> Running {
-    start_with(32, workload, observed)
+/// The ring stands still when one vCPU is gone; the others name it, wait for it and are parked, a second at a time.
+fn dead_vcpu() {
+    const DEAD: usize = 3;
+    for mechanism in ["auto", "park", "yield"] {
+        let mechanism = format!("--pause-mechanism={mechanism}");
+        let longest = ["--pause-set=park_max_ns=1000000000", "--pause-set=park_named_ns=1000000000"];
+        let flags = ["--cpus=8", "--placement=pin=0", &*mechanism, longest[0], longest[1]];
+        let observed = SharedObserved::default();
+        let running = start_with(&flags, "ring seconds=300 report=lines", &observed);
+        // What it prints comes before the workload; then the ring is on its way.
+        while observed.lock().unwrap().machine.is_none() {
+            thread::sleep(Duration::from_millis(5));
+        }
+        thread::sleep(Duration::from_millis(300));
+        let limit = Duration::from_secs(60);
+        let ask = |at: usize, request| {
+            running.vcpus()[at].ask(request);
+            running.vcpus()[at].wait(limit).unwrap_or_else(|error| panic!("{mechanism}, vCPU {at}: {error}"))
+        };
+        ask(DEAD, Request::Finish);
+        for _ in 0..3 {
+            thread::sleep(Duration::from_millis(100));
+            for at in (0..8).filter(|at| *at != DEAD) {
+                ask(at, Request::Pause);
+                assert_eq!(running.vcpus()[at].state(), State::Paused, "{mechanism}, vCPU {at}");
+                ask(at, Request::Run);
+            }
+        }
+        assert_eq!(running.vcpus()[DEAD].state(), State::Finished);
+        assert!(running.pause().is_err(), "one of the vCPUs cannot be paused, and it is said");
+    }
 }
 
-fn start_with(cpus: u32, workload: &str, observed: &SharedObserved) -> Running {
-    let cpus = format!("--cpus={cpus}");
-    let arguments = ["vmm", &cpus, "--serial=none", "--probe", workload];
+fn start(workload: &str, observed: &SharedObserved) -> Running {
+    start_with(&["--cpus=32"], workload, observed)
+}
+
+fn start_with(flags: &[&str], workload: &str, observed: &SharedObserved) -> Running {
+    let arguments = [&["vmm", "--serial=none", "--probe", workload], flags].concat();
     let line = arguments.iter().map(Into::into);
     let Ok(Invocation::Run { config, .. }) = cli::parse(line) else { panic!("{arguments:?} is no run") };
     let system = System::open().unwrap();
