@@ -93,6 +93,8 @@ pub fn replay(bytes: &[u8]) -> Result<Replayed, LogError> {
     let mut driver = Driver::new(HostView::new(vcpus, places, 1), *reader.config());
     let mut decisions = 0;
     while let Some(record) = reader.next_record()? {
+        // Parameters can be changed while a machine runs.
+        driver.config = *reader.config();
         match record {
             Record::Outcome { now, event } => driver.outcome(&event, now),
             Record::Decision { now, event, decision: logged } => {
