@@ -72,6 +72,8 @@ pub struct Stretch<'a> {
     before: ThreadTimes,
     left_ticks: u64,
     entered_ticks: u64,
+    /// The thread has let go of its CPU since it left `KVM_RUN`.
+    let_go: bool,
 }
 
 impl Meter {
@@ -92,7 +94,7 @@ impl Meter {
                 number.store(value, Ordering::Relaxed);
             }
         });
-        Stretch { meter: self, started, started_ticks: now, before, left_ticks: now, entered_ticks: now }
+        Stretch { meter: self, started, started_ticks: now, before, left_ticks: now, entered_ticks: now, let_go: false }
     }
 
     /// What was measured up to now, the stretch that is under way included; `times` gives what the kernel has charged to
@@ -162,9 +164,15 @@ impl Stretch<'_> {
         self.entered_ticks = ticks();
         let outside = self.entered_ticks.saturating_sub(self.left_ticks);
         add(&self.meter.outside_ticks, outside);
-        if outside > LONG_TICKS {
+        if outside > LONG_TICKS || std::mem::take(&mut self.let_go) {
             add(&self.meter.outside_long_ticks, outside);
         }
+    }
+
+    /// The thread has yielded, parked or slept since it left `KVM_RUN`: it may have been off CPU for less than
+    /// [`LONG_NS`].
+    pub const fn let_go_of_cpu(&mut self) {
+        self.let_go = true;
     }
 
     /// Right after it.

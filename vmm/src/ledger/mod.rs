@@ -38,7 +38,8 @@ pub struct Measured {
     pub sipi_ns: u64,
     /// Between calls of `KVM_RUN`.
     pub outside_ns: u64,
-    /// The part of it in stretches so long that the thread was off CPU in them ([`meter::LONG_NS`]).
+    /// The part of it in stretches in which the thread was off CPU: so long that it must have been ([`meter::LONG_NS`]), or
+    /// it let go of its CPU on purpose.
     pub outside_long_ns: u64,
 }
 

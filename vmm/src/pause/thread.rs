@@ -37,6 +37,8 @@ pub struct VcpuPause {
     generation: u64,
     running: bool,
     quiet_until: Nanos,
+    /// It has yielded, parked or slept since the run loop last asked.
+    let_go: bool,
     switches: u64,
     count: Option<u32>,
     helper: Option<HelperVcpu>,
@@ -64,6 +66,7 @@ impl VcpuPause {
             generation: 0,
             running: false,
             quiet_until: Nanos(0),
+            let_go: false,
             switches: 0,
             count: None,
             helper: None,
@@ -129,6 +132,7 @@ impl VcpuPause {
     }
 
     fn act(&mut self, order: &Order, since: Nanos) {
+        self.let_go |= order.deed.then != Then::Nothing;
         let seat = self.driver.seat(self.me);
         let before = self.switches;
         let (outcome, now) = match order.deed.then {
@@ -169,6 +173,7 @@ impl VcpuPause {
 
     /// Serves a hold that was laid on this vCPU: blocks until it ends.
     fn held(&mut self) {
+        self.let_go = true;
         let seat = self.seat();
         let until = Nanos(seat.hold_until_ns.swap(0, Ordering::Relaxed));
         let start = clock::now();
@@ -209,6 +214,10 @@ impl VcpuHook for VcpuPause {
         let seat = self.seat();
         seat.entries.add(1);
         seat.named.store(false, Ordering::Relaxed);
+    }
+
+    fn let_go_of_cpu(&mut self) -> bool {
+        std::mem::take(&mut self.let_go)
     }
 
     fn takes(&mut self, number: u16, data: &[u8]) -> bool {

@@ -11,6 +11,9 @@ pub trait VcpuHook: Send {
     /// The guest is about to be entered. May block for a bounded time; a kick ends that.
     fn entering(&mut self);
 
+    /// Whether the thread has let go of its CPU on purpose since this was last asked.
+    fn let_go_of_cpu(&mut self) -> bool;
+
     /// Whether a write to a port is a pause event; then [`VcpuHook::pause`] follows.
     fn takes(&mut self, port: u16, data: &[u8]) -> bool;
 

@@ -120,6 +120,9 @@ impl<H: AccessHandler, K: VcpuHook> RunLoop<'_, H, K> {
                 return None;
             }
             self.hook.entering();
+            if self.hook.let_go_of_cpu() {
+                stretch.let_go_of_cpu();
+            }
             stretch.entering();
             let exit = self.vcpu.run();
             stretch.left();
