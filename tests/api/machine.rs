@@ -105,16 +105,28 @@ impl Machine {
         self.ask(method, path, body, None).unwrap_or_else(|error| panic!("{method} {path}: {error}"))
     }
 
-    /// Presses a button.
+    /// Presses a button. On a host that is busy with other things what it does may outlast the answer.
     #[track_caller]
     pub(crate) fn press(&self, path: &str) {
-        let answer = self.client.change::<()>("POST", &format!("/api/v1/vm/{path}"), None, None);
-        assert_eq!(answer.unwrap_or_else(|error| panic!("{path}: {error}")).head.status, 204);
+        match self.client.change::<()>("POST", &format!("/api/v1/vm/{path}"), None, None) {
+            Ok(answer) => assert_eq!(answer.head.status, 204),
+            Err(ClientError::Refused { problem, .. }) if problem.code == Code::Busy => {}
+            Err(error) => panic!("{path}: {error}"),
+        }
     }
 
+    /// Brings the machine to a state; asks again while a busy host lets it wait.
     #[track_caller]
     pub(crate) fn state(&self, state: &str) {
-        self.change("PUT", "vm/state", &json!({ "state": state }));
+        let stops = state == "stopped";
+        eventually(state, || match self.ask("PUT", "vm/state", &json!({ "state": state }), None) {
+            Ok(_) => Some(()),
+            Err(ClientError::Refused { problem, .. }) if problem.code == Code::Busy => None,
+            // Asked for before, and done meanwhile: whoever waits for the end sees how it was.
+            Err(ClientError::Refused { problem, .. }) if stops && problem.code == Code::Ending => Some(()),
+            Err(ClientError::Unreachable { .. } | ClientError::Broken(_)) if stops => Some(()),
+            Err(error) => panic!("{state}: {error}"),
+        });
     }
 
     /// Waits for its end.
