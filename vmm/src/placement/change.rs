@@ -3,6 +3,9 @@
 //!
 //! Invariant: a request that is refused leaves threads, claim and state as they were.
 
+use std::thread;
+use std::time::{Duration, Instant};
+
 use policy::placement::Config;
 use topology::cpu_set::CpuSet;
 use topology::id::{HostCpu, VcpuIndex};
@@ -12,6 +15,9 @@ use super::decide::Deciding;
 use super::mover::{Asked, Mover};
 use crate::host::registry::Registry;
 use crate::host::{affinity, sysfs};
+
+/// How long a vCPU's thread may take to its first instruction.
+const FIRST_INSTRUCTION: Duration = Duration::from_secs(2);
 
 impl Mover {
     /// How things are.
@@ -53,6 +59,7 @@ impl Mover {
         let mut deciding = Deciding { config: &asked.config, rules: asked.rules, remarks: &mut remarks };
         let process = self.site.process.clone();
         let site = deciding.site((host, guest), process, &mut self.site.own)?;
+        self.await_threads();
         self.site = site;
         self.account.remarks.extend(remarks);
         self.balancer.configure(Config { rules: asked.rules, ..Config::default() });
@@ -65,6 +72,15 @@ impl Mover {
         Ok(())
     }
 
+    /// A thread tells its number with its first instruction, and a busy host may let that wait: whoever has none yet would
+    /// be left where it was put at the start.
+    fn await_threads(&self) {
+        let deadline = Instant::now() + FIRST_INSTRUCTION;
+        while self.threads.iter().any(|thread| thread.get().is_none()) && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     /// Holds a vCPU on these CPUs, or lets it go.
     ///
     /// # Errors
@@ -72,6 +88,7 @@ impl Mover {
     pub(super) fn hold(&mut self, vcpu: VcpuIndex, cpus: Option<CpuSet<HostCpu>>) -> Result<(), ControlError> {
         let index = vcpu.index();
         let vcpus = self.threads.len();
+        self.await_threads();
         let thread = self.threads.get(index).ok_or(ControlError::NoSuchVcpu { vcpu, vcpus })?.get();
         if let Some(named) = &cpus {
             // The host may have changed since the last look, or never have been read as a whole.
