@@ -10,4 +10,6 @@ grep -H '' cpu/online cpu/cpu[0-9]*/topology/*_list cpu/cpu[0-9]*/cache/index*/l
     sed 's/^/seen /; s/:/=/'
 grep -H MemTotal node/node[0-9]*/meminfo | sed 's/^\([^:]*\):.*MemTotal: *\([0-9]*\) kB/seen \1=\2/'
 dmesg | sed -n 's/.*\(CPU[0-9]* attaching sched-domain\).*/seen \1/p; s/.*\(domain-[0-9]*: span=.*\)/seen \1/p'
+# Waits until all of it is sent: power-off has messages too, and they go past what waits.
+stty onlcr
 dmesg -n 7
