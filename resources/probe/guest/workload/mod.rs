@@ -12,6 +12,7 @@ mod spin;
 mod ticket;
 
 use core::cell::UnsafeCell;
+use core::num::NonZeroU32;
 use core::sync::atomic::Ordering;
 
 use crate::acpi::Root;
@@ -42,8 +43,8 @@ pub struct Plan {
     workers: u32,
     timer_ticks: u32,
     heap: ebizzy::Heap,
-    /// CPUs of a ring, at least one.
-    ring_size: u32,
+    /// CPUs of a ring.
+    ring_size: NonZeroU32,
     /// The owner of each ring's lock.
     rings: &'static [Isolated],
     /// APIC ids by rank.
@@ -66,7 +67,7 @@ static PLAN: SharedPlan = SharedPlan(UnsafeCell::new(Plan {
     workers: 1,
     timer_ticks: 1,
     heap: ebizzy::Heap::none(),
-    ring_size: 1,
+    ring_size: NonZeroU32::MIN,
     rings: &[],
     apic_ids: &[],
 }));
@@ -170,7 +171,7 @@ fn make_plan(command: &Command, announced: Option<PausePort>, clocks: &Clocks, a
     }
     let port = announced.filter(|_| command.port != PortUse::Off);
     let workers = smp::present().count();
-    let ring_size = if command.ring_size == 0 { workers as u32 } else { command.ring_size }.max(1);
+    let ring_size = NonZeroU32::new(command.ring_size).or(NonZeroU32::new(workers as u32)).unwrap_or(NonZeroU32::MIN);
     let id = |rank| smp::present().nth(rank).map_or(u32::MAX, |block| block.apic_id.load(Ordering::Relaxed));
     Plan {
         workload: command.workload,
