@@ -9,7 +9,10 @@ use std::time::{Duration, Instant};
 
 use libtest_mimic::Trial;
 use probe::record::Ready;
+use topology::cpu_set::CpuSet;
+use topology::id::HostCpu;
 use vmm::config::cli::{self, Invocation};
+use vmm::host::affinity;
 use vmm::kvm::system::System;
 use vmm::vcpu::control::{Reply, Request, State};
 use vmm::vm::assembly::WithMemory;
@@ -138,9 +141,11 @@ fn dead_vcpu() {
     for mechanism in ["auto", "park", "yield"] {
         let mechanism = format!("--pause-mechanism={mechanism}");
         let longest = ["--pause-set=park_max_ns=1000000000", "--pause-set=park_named_ns=1000000000"];
-        let flags = ["--cpus=8", "--placement=pin=0", &*mechanism, longest[0], longest[1]];
+        let flags = ["--cpus=8", &*mechanism, longest[0], longest[1]];
         let observed = SharedObserved::default();
         let running = start_with(&flags, "ring seconds=300 report=lines", &observed);
+        let one: CpuSet<HostCpu> = affinity::of_this_thread().unwrap().iter().take(1).collect();
+        running.vcpus().iter().for_each(|vcpu| vcpu.confine(&one).unwrap());
         // What it prints comes before the workload; then the ring is on its way.
         while observed.lock().unwrap().machine.is_none() {
             thread::sleep(Duration::from_millis(5));
@@ -169,8 +174,9 @@ fn start(workload: &str, observed: &SharedObserved) -> Running {
     start_with(&["--cpus=32"], workload, observed)
 }
 
+/// Without placement: this process is the test's, whose own threads would be kept off the vCPUs' CPUs.
 fn start_with(flags: &[&str], workload: &str, observed: &SharedObserved) -> Running {
-    let arguments = [&["vmm", "--serial=none", "--probe", workload], flags].concat();
+    let arguments = [&["vmm", "--serial=none", "--placement=none", "--probe", workload], flags].concat();
     let line = arguments.iter().map(Into::into);
     let Ok(Invocation::Run { config, .. }) = cli::parse(line) else { panic!("{arguments:?} is no run") };
     let system = System::open().unwrap();

@@ -254,7 +254,9 @@ impl Mover {
             if self.held.iter().any(Option::is_some) { taken.iter().collect() } else { self.places.clone() };
         let others = (!places.is_empty()).then(|| confine::others(&self.site.host, &places, &self.site.claims));
         let others = others.flatten();
-        if others != self.site.others {
+        // A vCPU's thread that has not run yet is not to be told from the others: they move at a later change.
+        let known = self.threads.iter().all(|thread| thread.get().is_some());
+        if known && others != self.site.others {
             keep_off(&self.threads, others.as_ref().unwrap_or(self.site.host.usable()));
             self.site.others = others;
         }

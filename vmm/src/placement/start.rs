@@ -161,7 +161,13 @@ impl Placement {
         site.others = (!places.is_empty()).then(|| confine::others(&site.host, &places, &site.claims)).flatten();
         if let Some(cpus) = &site.others {
             let vcpus: Vec<_> = threads.iter().map(VcpuHandle::thread_id).collect();
+            let unknown: Vec<bool> = threads.iter().map(|thread| thread.tid().is_none()).collect();
             mover::keep_off(&vcpus, cpus);
+            // A thread that has not run yet, behind another vCPU on its CPU, was not to be told from the others.
+            let late = threads.iter().zip(&site.cpus).zip(unknown).filter(|(_, unknown)| *unknown);
+            for ((thread, cpus), _) in late {
+                let _ = thread.confine(cpus);
+            }
         }
     }
 

@@ -12,6 +12,7 @@ use std::sync::OnceLock;
 use topology::id::HostCpu;
 
 use super::{ThreadSeen, proc_text};
+use crate::host::limits;
 
 /// Threads of this process by position, each known from when it makes itself known.
 #[derive(Debug, Default)]
@@ -29,7 +30,7 @@ impl OwnThreads {
     /// Says which thread stands at a position. Called once each, from any thread.
     pub fn register(&self, position: usize, tid: i32) {
         if let Some(slot) = self.stats.get(position) {
-            slot.get_or_init(|| (tid, File::open(format!("/proc/self/task/{tid}/stat")).ok()));
+            slot.get_or_init(|| (tid, File::open(format!("/proc/self/task/{tid}/stat")).and_then(limits::spare).ok()));
         }
     }
 
