@@ -17,10 +17,10 @@ mod monitor;
 mod resources;
 mod sockets;
 mod top;
+#[path = "../trial.rs"]
+mod trial;
 
-use std::fs::OpenOptions;
-
-use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use libtest_mimic::{Arguments, Trial};
 
 fn main() {
     let mut arguments = Arguments::from_args();
@@ -40,13 +40,5 @@ fn main() {
 
 /// A test that starts a guest.
 fn trial(name: &str, test: fn()) -> Trial {
-    let runner = move || -> Result<Completion, Failed> {
-        if let Err(error) = OpenOptions::new().read(true).write(true).open("/dev/kvm") {
-            return Ok(Completion::ignored_with(format!("/dev/kvm cannot be opened: {error}")));
-        }
-        // Fails by panicking, as any test does.
-        test();
-        Ok(Completion::Completed)
-    };
-    Trial::ignorable_test(name, runner)
+    trial::trial(name, trial::kvm, test)
 }

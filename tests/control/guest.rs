@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A real guest and its monitor, served at an address with a token.
 
-use std::env;
-use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 
 use api::client::{Client, Endpoint};
 use tempfile::TempDir;
 
+use crate::monitor;
 use crate::served::{TOKEN, token_file};
 
 /// A real guest that hands a lock around, and its monitor.
@@ -21,22 +19,9 @@ pub(crate) struct Guest {
 }
 
 impl Guest {
-    /// Why there can be none here, if there can be none.
-    pub(crate) fn missing() -> Option<String> {
-        if let Err(error) = OpenOptions::new().read(true).write(true).open("/dev/kvm") {
-            return Some(format!("/dev/kvm: {error}"));
-        }
-        Self::program().is_none().then(|| "no monitor is built: cargo build -p vmm, or VMM=PATH".to_owned())
-    }
-
-    fn program() -> Option<PathBuf> {
-        let beside = || Some(env::current_exe().ok()?.parent()?.parent()?.join("vmm"));
-        env::var_os("VMM").map(PathBuf::from).or_else(beside).filter(|path| path.exists())
-    }
-
     pub(crate) fn start(cpus: u32) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let mut child = Command::new(Self::program().unwrap())
+        let mut child = Command::new(monitor::path())
             .arg(format!("--cpus={cpus}"))
             // Longer than any test: its end is the test's.
             .args(["--pause=act", "--probe=ring seconds=300", "--api-listen=127.0.0.1:0", "--api-token-file"])

@@ -10,19 +10,24 @@
 mod chromium;
 mod guest;
 mod judges;
+#[path = "../linux/monitor.rs"]
+mod monitor;
 mod page;
 mod served;
+#[path = "../trial.rs"]
+mod trial;
 
 use std::path::PathBuf;
 
 use api::monitor::{Change, Monitor};
 use api::wire::{PauseMode, PlacementChange, PlacementMode, Stats, VmState};
-use libtest_mimic::{Arguments, Completion, Trial};
+use libtest_mimic::Arguments;
 
 use chromium::Chromium;
 use guest::Guest;
 use page::Page;
 use served::{Memory, TOKEN};
+use trial::trial;
 
 /// Roles that somebody acts on, and that say nothing without a name.
 const ROLES: [&str; 8] = ["button", "radio", "checkbox", "textbox", "spinbutton", "combobox", "link", "application"];
@@ -35,22 +40,11 @@ fn main() {
         trial("the_page_shows_a_machine_and_follows_it", Chromium::missing, follows),
         trial("a_click_changes_the_machine_once_it_is_confirmed", Chromium::missing, changes),
         trial("the_page_is_used_with_the_keyboard_and_everything_has_a_name", Chromium::missing, keyboard),
-        trial("a_click_changes_a_real_guest", || Chromium::missing().or_else(Guest::missing), real),
+        trial("a_click_changes_a_real_guest", || Chromium::missing().or_else(trial::kvm), real),
         trial("schemathesis_finds_nothing", judges::schemathesis_missing, judges::schemathesis_finds_nothing),
         trial("promtool_finds_nothing", judges::promtool_missing, judges::promtool_finds_nothing),
     ];
     libtest_mimic::run(&arguments, trials).exit();
-}
-
-fn trial(name: &str, missing: fn() -> Option<String>, test: fn()) -> Trial {
-    let runner = move || match missing() {
-        Some(reason) => Ok(Completion::ignored_with(reason)),
-        None => {
-            test();
-            Ok(Completion::Completed)
-        }
-    };
-    Trial::ignorable_test(name, runner)
 }
 
 /// Opens the page, and shows it the token.

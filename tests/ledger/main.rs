@@ -2,25 +2,31 @@
 //! Each vCPU's ledger of a whole run against wall time and against what the guest did, and the two views of the
 //! runqueues against each other.
 //!
-//! Runs the monitor that `VMM=PATH` names, or the one built beside this test (`cargo build -p vmm`). Invariant: a test
+//! Runs the monitor that `VMM=PATH` names, or the one built as this test was. Invariant: a test
 //! that this machine cannot run is reported as ignored, with the reason, and never as passed.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::env;
-use std::fs::{self, OpenOptions};
+#[path = "../linux/monitor.rs"]
+mod monitor;
+#[path = "../trial.rs"]
+mod trial;
+
+use std::fs;
 use std::hint;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use libtest_mimic::{Arguments, Completion, Trial};
+use libtest_mimic::Arguments;
 use serde_json::Value;
 use vmm::host::runqueue::{Exact, OwnThreads, ThreadSeen};
 use vmm::ledger::meter::Meter;
+
+use trial::{kvm, trial};
 
 fn main() {
     let mut arguments = Arguments::from_args();
@@ -37,29 +43,6 @@ fn main() {
         trial("runqueue_views_agree_within_one_task", bpf, views),
     ];
     libtest_mimic::run(&arguments, trials).exit();
-}
-
-fn trial(name: &str, missing: fn() -> Option<String>, test: fn()) -> Trial {
-    let runner = move || match missing() {
-        Some(reason) => Ok(Completion::ignored_with(reason)),
-        None => {
-            test();
-            Ok(Completion::Completed)
-        }
-    };
-    Trial::ignorable_test(name, runner)
-}
-
-fn program() -> Option<PathBuf> {
-    let beside = || Some(env::current_exe().ok()?.parent()?.parent()?.join("vmm"));
-    env::var_os("VMM").map(PathBuf::from).or_else(beside).filter(|path| path.exists())
-}
-
-fn kvm() -> Option<String> {
-    if let Err(error) = OpenOptions::new().read(true).write(true).open("/dev/kvm") {
-        return Some(format!("/dev/kvm: {error}"));
-    }
-    program().is_none().then(|| "no monitor is built: cargo build -p vmm, or VMM=PATH".to_owned())
 }
 
 fn software_kvm() -> Option<String> {
@@ -80,7 +63,7 @@ fn run(probe: &str) -> Value {
 fn run_with(flags: &[&str], probe: &str) -> Value {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("run.json");
-    let mut command = Command::new(program().unwrap());
+    let mut command = Command::new(monitor::path());
     command
         .args(["--cpus=2", "--probe", probe])
         .args(flags)

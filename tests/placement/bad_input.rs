@@ -8,10 +8,9 @@ use std::process::Command;
 use libtest_mimic::Trial;
 use tempfile::TempDir;
 
-use crate::Missing;
-use crate::host::{cpus, kvm, monitor, report, two_cpus};
+use crate::host::{cpus, monitor, report, two_cpus};
 use crate::monitor::{Ended, Monitor, program};
-use crate::trial;
+use crate::{Missing, kvm, trial};
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![

@@ -2,7 +2,7 @@
 //! What this machine has, and what its kernel says of a monitor that runs on it.
 
 use std::collections::BTreeMap;
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
@@ -12,8 +12,8 @@ use rustix::process::Pid;
 use topology::cpu_set::CpuSet;
 use topology::id::HostCpu;
 
-use crate::Missing;
 use crate::monitor::{Monitor, program};
+use crate::{Missing, kvm};
 
 /// Far more than anything here takes on a busy machine.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -25,12 +25,6 @@ pub(crate) fn cpus() -> CpuSet<HostCpu> {
 
 fn allowed(status: &str) -> CpuSet<HostCpu> {
     status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap().trim().parse().unwrap()
-}
-
-/// For tests that start a guest.
-pub(crate) fn kvm() -> Missing {
-    let opened = OpenOptions::new().read(true).write(true).open("/dev/kvm");
-    opened.err().map(|error| format!("/dev/kvm cannot be opened: {error}"))
 }
 
 /// For tests in which there is something to choose.

@@ -7,9 +7,8 @@ use std::fs;
 use libtest_mimic::Trial;
 use tempfile::TempDir;
 
-use crate::Missing;
-use crate::host::{kvm, monitor, report};
-use crate::trial;
+use crate::host::{monitor, report};
+use crate::{Missing, kvm, trial};
 
 const POOL: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB";
 

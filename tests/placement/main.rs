@@ -16,8 +16,12 @@ mod live;
 #[expect(dead_code, reason = "the tests of the whole program use more of it")]
 mod monitor;
 mod threads;
+#[path = "../trial.rs"]
+mod trial;
 
-use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use libtest_mimic::Arguments;
+
+use trial::{Missing, kvm, trial};
 
 fn main() {
     let mut arguments = Arguments::from_args();
@@ -26,20 +30,4 @@ fn main() {
     let groups =
         [threads::trials(), claims::trials(), live::trials(), bad_input::trials(), huge_pages::trials(), lab::trials()];
     libtest_mimic::run(&arguments, groups.into_iter().flatten().collect()).exit();
-}
-
-/// What this machine cannot show, in words.
-type Missing = Option<String>;
-
-/// A test that needs what `missing` looks for.
-fn trial(name: &str, missing: fn() -> Missing, test: fn()) -> Trial {
-    let runner = move || -> Result<Completion, Failed> {
-        if let Some(reason) = missing() {
-            return Ok(Completion::ignored_with(reason));
-        }
-        // Fails by panicking, as any test does.
-        test();
-        Ok(Completion::Completed)
-    };
-    Trial::ignorable_test(name, runner)
 }

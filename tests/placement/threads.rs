@@ -6,8 +6,8 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 use topology::cpu_set::CpuSet;
 
-use crate::host::{cpus, kvm, monitor, report, threads, two_cpus, vcpus};
-use crate::trial;
+use crate::host::{cpus, monitor, report, threads, two_cpus, vcpus};
+use crate::{kvm, trial};
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![

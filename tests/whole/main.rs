@@ -22,13 +22,17 @@ mod pausing;
 mod reports;
 mod seen;
 mod terminal;
+#[path = "../trial.rs"]
+mod trial;
 
 use std::env;
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use libtest_mimic::Arguments;
+
+use trial::{Missing, kvm, trial};
 
 fn main() {
     if terminal::is_the_panicking_child() {
@@ -69,29 +73,7 @@ fn unignore_ending_signals() {
     }
 }
 
-/// What this machine cannot show, in words.
-type Missing = Option<String>;
-
-/// A test that needs what `missing` looks for.
-fn trial(name: impl Into<String>, missing: fn() -> Missing, test: impl FnOnce() + Send + 'static) -> Trial {
-    let runner = move || -> Result<Completion, Failed> {
-        if let Some(reason) = missing() {
-            return Ok(Completion::ignored_with(reason));
-        }
-        // Fails by panicking, as any test does.
-        test();
-        Ok(Completion::Completed)
-    };
-    Trial::ignorable_test(name, runner)
-}
-
 /// For tests that need nothing.
 fn nothing() -> Missing {
     None
-}
-
-/// For tests that start a guest.
-fn kvm() -> Missing {
-    let opened = OpenOptions::new().read(true).write(true).open("/dev/kvm");
-    opened.err().map(|error| format!("/dev/kvm cannot be opened: {error}"))
 }
