@@ -38,8 +38,8 @@ pub trait Monitor: Send + Sync + 'static {
     fn placement(&self) -> Option<Placement>;
     /// The pause handling; none before it was created.
     fn pause(&self) -> Option<Pause>;
-    /// Sums and costs, without [`Stats::api`]; none before it was created.
-    fn stats(&self) -> Option<Stats>;
+    /// Sums over these vCPUs, which [`Monitor::vcpus`] gave, and costs, without [`Stats::api`]; none before it was created.
+    fn stats_of(&self, vcpus: &[Vcpu]) -> Option<Stats>;
     /// The latest `limit` decisions; none before it was created.
     fn decisions(&self, limit: usize) -> Option<Decisions>;
     /// Asks for a change; if `expected` is given, only if the machine's generation is that one.

@@ -148,7 +148,7 @@ impl Monitor for FakeMonitor {
         self.lock().as_ref().map(Machine::pause)
     }
 
-    fn stats(&self) -> Option<Stats> {
+    fn stats_of(&self, _vcpus: &[Vcpu]) -> Option<Stats> {
         self.lock().as_ref().map(Machine::stats)
     }
 

@@ -118,8 +118,8 @@ impl Monitor for Station {
         self.view().map(|view| view.pause_told(self.generation()))
     }
 
-    fn stats(&self) -> Option<Stats> {
-        self.view().map(|view| view.stats())
+    fn stats_of(&self, vcpus: &[Vcpu]) -> Option<Stats> {
+        self.view().map(|view| view.stats_of(vcpus))
     }
 
     fn decisions(&self, limit: usize) -> Option<Decisions> {

@@ -20,14 +20,14 @@ impl View {
         indices.filter_map(|index| self.vcpu(index)).collect()
     }
 
-    /// Sums over the machine.
-    pub(super) fn stats(&self) -> Stats {
+    /// Sums over these vCPUs of the machine, and what is counted once.
+    pub(super) fn stats_of(&self, vcpus: &[Vcpu]) -> Stats {
         let mut stats = Stats { at_ns: clock::now().0, ..Stats::default() };
-        for vcpu in self.vcpus() {
+        for vcpu in vcpus {
             stats.run_loop_ns += vcpu.run_loop_ns;
             add_ledger(&mut stats.ledger_ns, &vcpu.ledger_ns);
-            add_counts(&mut stats.exits, vcpu.exits);
-            add_pause(&mut stats.pause, vcpu.pause);
+            add_counts(&mut stats.exits, &vcpu.exits);
+            add_pause(&mut stats.pause, &vcpu.pause);
         }
         if let Some(placed) = &*self.placed.lock().unwrap_or_else(PoisonError::into_inner) {
             let moves = placed.moves.clone();
@@ -77,9 +77,12 @@ fn monitor() -> MonitorStats {
     }
 }
 
-fn add_counts(sums: &mut BTreeMap<String, u64>, counts: BTreeMap<String, u64>) {
+fn add_counts(sums: &mut BTreeMap<String, u64>, counts: &BTreeMap<String, u64>) {
     for (name, count) in counts {
-        *sums.entry(name).or_insert(0) += count;
+        match sums.get_mut(name) {
+            Some(sum) => *sum += count,
+            None => drop(sums.insert(name.clone(), *count)),
+        }
     }
 }
 
@@ -92,7 +95,7 @@ const fn add_ledger(sum: &mut Ledger, one: &Ledger) {
     sum.user += one.user;
 }
 
-fn add_pause(sum: &mut PauseCounters, one: PauseCounters) {
+fn add_pause(sum: &mut PauseCounters, one: &PauseCounters) {
     let yields = &mut sum.yields;
     for (sum, one) in [
         (&mut sum.events, one.events),
@@ -113,5 +116,5 @@ fn add_pause(sum: &mut PauseCounters, one: PauseCounters) {
     ] {
         *sum += one;
     }
-    add_counts(&mut sum.bailed, one.bailed);
+    add_counts(&mut sum.bailed, &one.bailed);
 }
