@@ -11,7 +11,7 @@ use std::hint::black_box;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use policy::pause::PauseConfig;
 use sim::engine::{Trace, World};
-use sim::guest::{Action, Arm, Handler, LockKind, Op, Placing, Ple, Source, Span, Spread, Vm};
+use sim::guest::{Action, Arm, LockKind, Op, Placing, Ple, Source, Span, Spread, Vm};
 use sim::host::{HostModel, HostParams};
 use topology::host::HostShape;
 
@@ -61,14 +61,7 @@ fn case(c: &mut Criterion, name: &str, shape: HostShape, vms: usize, arm: Arm) {
 }
 
 fn events(c: &mut Criterion) {
-    let off = Arm {
-        kernel: false,
-        handler: Handler::Linux612,
-        bail_out: true,
-        source: Source::None,
-        action: Action::Nothing,
-        locality: true,
-    };
+    let off = Arm::OFF;
     let kernel = Arm { kernel: true, ..off };
     let policy = Action::Policy(PauseConfig::default());
     let tracepoint = Arm { source: Source::Tracepoint { every: 8 }, action: policy, ..kernel };

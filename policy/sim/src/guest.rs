@@ -173,6 +173,18 @@ pub struct Arm {
     pub locality: bool,
 }
 
+impl Arm {
+    /// Nobody sees the spinning: PAUSE exits are off, and there is no monitor that watches.
+    pub const OFF: Self = Self {
+        kernel: false,
+        handler: Handler::Linux612,
+        bail_out: true,
+        source: Source::None,
+        action: Action::Nothing,
+        locality: true,
+    };
+}
+
 /// Hardware pause-loop exiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ple {

@@ -169,14 +169,7 @@ fn machines(group: &Group, at: usize) -> Result<Vec<Vm>, Wrong> {
         resident_bytes: group.resident.map_or(0, |mib| mib.0) << 20,
         private: group.private,
         native: group.native,
-        arm: Arm {
-            kernel: false,
-            handler: Handler::default(),
-            bail_out: true,
-            source: Source::None,
-            action: Action::Nothing,
-            locality: true,
-        },
+        arm: Arm::OFF,
         ple: ple(group.ple),
     };
     Ok((0..count).map(one).collect())
@@ -266,14 +259,7 @@ fn arm(entry: &ArmEntry, params: HostParams, at: usize) -> Result<ScenarioArm, W
 
 /// The arms of a file that names none: PAUSE exits off, the kernel alone, the kernel and the policy.
 fn default_arms(params: HostParams) -> Vec<ScenarioArm> {
-    let off = Arm {
-        kernel: false,
-        handler: Handler::default(),
-        bail_out: true,
-        source: Source::None,
-        action: Action::Nothing,
-        locality: true,
-    };
+    let off = Arm::OFF;
     let kernel = Arm { kernel: true, ..off };
     let policy = Action::Policy(PauseConfig::default());
     let act = Arm { source: Source::Tracepoint { every: 8 }, action: policy, ..kernel };
