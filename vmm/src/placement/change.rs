@@ -3,8 +3,7 @@
 //!
 //! Invariant: a request that is refused leaves threads, claim and state as they were.
 
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use policy::placement::Config;
 use topology::cpu_set::CpuSet;
@@ -15,6 +14,7 @@ use super::decide::Deciding;
 use super::mover::{Asked, Mover};
 use crate::host::registry::Registry;
 use crate::host::{affinity, sysfs};
+use crate::vcpu::thread::ids_within;
 
 /// How long a vCPU's thread may take to its first instruction.
 const FIRST_INSTRUCTION: Duration = Duration::from_secs(2);
@@ -75,10 +75,7 @@ impl Mover {
     /// A thread tells its number with its first instruction, and a busy host may let that wait: whoever has none yet would
     /// be left where it was put at the start.
     fn await_threads(&self) {
-        let deadline = Instant::now() + FIRST_INSTRUCTION;
-        while self.threads.iter().any(|thread| thread.get().is_none()) && Instant::now() < deadline {
-            thread::sleep(Duration::from_millis(1));
-        }
+        let _ = ids_within(&self.threads, FIRST_INSTRUCTION);
     }
 
     /// Holds a vCPU on these CPUs, or lets it go.

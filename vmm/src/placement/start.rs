@@ -6,8 +6,6 @@
 
 use std::io;
 use std::sync::Arc;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use policy::placement::{Guest, Mode, Plan, Rules};
 use topology::cpu_set::CpuSet;
@@ -31,7 +29,7 @@ use crate::host::registry::{OwnClaim, Record};
 use crate::host::{affinity, facts, sysfs};
 use crate::memory::GuestRam;
 use crate::pause::effective::Grant;
-use crate::vcpu::thread::{ANSWER_LIMIT, VcpuHandle};
+use crate::vcpu::thread::{ANSWER_LIMIT, VcpuHandle, ids_within};
 
 /// What was decided for one machine, and what came of it.
 pub struct Placement {
@@ -134,7 +132,9 @@ impl Placement {
     /// Lets the vCPU threads share cores with each other only; what came of it is in [`Placement::core_scheduling`].
     pub fn share_cores(&mut self, threads: &[VcpuHandle]) {
         let name = "core-scheduling";
-        let shared = await_tids(threads).and_then(|tids| core_scheduling::share(&tids));
+        let threads: Vec<_> = threads.iter().map(VcpuHandle::thread_id).collect();
+        let late = || CoreSchedulingError::Refused(io::ErrorKind::TimedOut.into());
+        let shared = ids_within(&threads, ANSWER_LIMIT).ok_or_else(late).and_then(|ids| core_scheduling::share(&ids));
         let grant = match shared {
             Ok(cookie) => Grant::yes(name, format!("all vCPU threads have cookie {cookie:#x}, nobody else has")),
             Err(error) => Grant::no(name, error.to_string(), error.remedy()),
@@ -265,17 +265,5 @@ impl Placement {
     pub fn usable_cpus(&self) -> u32 {
         let cpus = confine::union(self.cpus().iter()).len();
         if cpus == 0 { facts::cpus_online() } else { u32::try_from(cpus).unwrap_or(u32::MAX) }
-    }
-}
-
-/// Numbers of the vCPU threads, which they tell with their first instruction.
-fn await_tids(threads: &[VcpuHandle]) -> Result<Vec<i32>, CoreSchedulingError> {
-    let deadline = Instant::now() + ANSWER_LIMIT;
-    loop {
-        match threads.iter().map(VcpuHandle::tid).collect() {
-            Some(tids) => return Ok(tids),
-            None if Instant::now() < deadline => thread::sleep(Duration::from_micros(100)),
-            None => return Err(CoreSchedulingError::Refused(io::ErrorKind::TimedOut.into())),
-        }
     }
 }

@@ -63,6 +63,21 @@ impl ThreadId {
     }
 }
 
+/// The numbers of these threads, once each has run its first instruction; `None` if a busy host lets that wait longer than
+/// `limit`.
+#[must_use]
+pub fn ids_within(threads: &[ThreadId], limit: Duration) -> Option<Vec<i32>> {
+    const POLL: Duration = Duration::from_micros(100);
+    let deadline = Instant::now() + limit;
+    loop {
+        let ids: Option<Vec<i32>> = threads.iter().map(ThreadId::get).collect();
+        if ids.is_some() || Instant::now() >= deadline {
+            return ids;
+        }
+        thread::sleep(POLL);
+    }
+}
+
 /// The thread could not be started.
 #[derive(Debug, thiserror::Error)]
 #[error(
