@@ -138,6 +138,16 @@ pub enum CliError {
 )]
 struct Cli {
     #[command(flatten)]
+    run: RunArgs,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+/// A run and nothing else, understood without the commands beside it: most of them describe the machine's flags once more, and
+/// no run shall wait for that.
+#[derive(Parser)]
+struct RunArgs {
+    #[command(flatten)]
     machine: MachineArgs,
     /// Validate everything that can be known before boot, and stop: status 0 or 2
     #[arg(long, help_heading = "Configuration")]
@@ -153,8 +163,13 @@ struct Cli {
         help_heading = "Configuration"
     )]
     print_config: Option<FileFormat>,
-    #[command(subcommand)]
-    command: Option<Command>,
+}
+
+impl RunArgs {
+    fn into_invocation(self) -> Result<Invocation, CliError> {
+        let Self { machine, check, print_config } = self;
+        Ok(Invocation::Run { config: machine.into_config()?, check, print_config })
+    }
 }
 
 #[derive(Args)]
@@ -366,9 +381,13 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Invocation, Cli
     {
         return Ok(Invocation::Lab { words: words.to_vec() });
     }
-    let Cli { machine, check, print_config, command } = Cli::try_parse_from(args)?;
+    // What is no run, or a faulty one, or a wish for help, is read again with all there is.
+    if let Ok(run) = RunArgs::try_parse_from(&args) {
+        return run.into_invocation();
+    }
+    let Cli { run, command } = Cli::try_parse_from(args)?;
     Ok(match command {
-        None => Invocation::Run { config: machine.into_config()?, check, print_config },
+        None => run.into_invocation()?,
         Some(Command::Host { json }) => Invocation::Host { json },
         Some(Command::Sim(args)) => Invocation::Sim(args),
         Some(Command::Experiment(args)) => Invocation::Experiment(args),
