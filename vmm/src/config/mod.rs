@@ -7,6 +7,7 @@
 //! the file, and whatever `--print-config` prints is accepted back as the same configuration.
 
 mod api;
+mod bench;
 pub mod cli;
 pub mod client;
 mod cpus;
