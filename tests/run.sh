@@ -53,7 +53,9 @@ sum() {
 
 tests() {
     echo "== tests: cargo test --workspace --locked --no-fail-fast"
-    cargo test --workspace --locked --no-fail-fast 2>&1 | tee "$log"
+    # Who is started in the background, or by nohup, ignores signals that the tests send to monitors, and monitors keep what
+    # is ignored.
+    env --default-signal=HUP,INT,QUIT cargo test --workspace --locked --no-fail-fast 2>&1 | tee "$log"
     local status=$? of_tests
     of_tests=$(sum failed)
     passed=$((passed + $(sum passed)))
