@@ -11,6 +11,7 @@ mod bzimages;
 mod console;
 mod endings;
 mod experiment;
+mod faults;
 mod full_disk;
 mod images;
 mod job_control;
@@ -53,6 +54,7 @@ fn main() {
         bzimages::trials(),
         full_disk::trials(),
         pause_loops::trials(),
+        faults::trials(),
         pausing::trials(),
         experiment::trials(),
     ];

@@ -168,6 +168,15 @@ impl Started {
         tasks.filter_map(|task| name(task.unwrap())).map(|name| name.trim_end().to_owned()).collect()
     }
 
+    /// The number of its thread of this name.
+    pub(crate) fn thread_of(&self, name: &str) -> u32 {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap().map(Result::unwrap);
+        let mut named =
+            tasks.filter(|task| fs::read_to_string(task.path().join("comm")).is_ok_and(|comm| comm.trim_end() == name));
+        let task = named.next().unwrap_or_else(|| panic!("no thread {name}"));
+        task.file_name().to_str().unwrap().parse().unwrap()
+    }
+
     /// Waits until as many vCPU threads are there as `count`.
     pub(crate) fn wait_for_vcpus(&self, count: usize) {
         let deadline = Instant::now() + LIMIT;

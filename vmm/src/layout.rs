@@ -73,10 +73,12 @@ pub const RESET_VALUE: u8 = 1;
 pub const EVENT_PORT: u16 = 0x603;
 /// Interrupt line of the generic event device.
 pub const EVENT_GSI: u32 = 9;
-/// The pause port (docs/pause-port.md), and the one behind it that takes a count too.
+/// The pause port (docs/pause-port.md), the one behind it that takes a count too, and the one that also answers.
 pub const PAUSE_PORT: u16 = 0x610;
 /// See [`PAUSE_PORT`].
 pub const PAUSE_COUNT_PORT: u16 = PAUSE_PORT + 4;
+/// See [`PAUSE_PORT`].
+pub const PAUSE_ANSWER_PORT: u16 = PAUSE_PORT + 8;
 /// Where helper vCPUs (`kvm::helper_vcpu`) report that they are done. Never the guest's: they are vCPUs of their own.
 pub const HELPER_PORT: u8 = 0x81;
 /// Their page, in the address space of system management mode, where the guest has nothing.

@@ -27,6 +27,20 @@ pub fn out32_with_count(port: u16, value: u32, count: u32) {
     }
 }
 
+/// As [`out32_with_count`], for a port that answers in ECX.
+#[inline(always)]
+pub fn out32_answered(port: u16, value: u32, count: u32) -> u32 {
+    let answer;
+    // SAFETY: as out8.
+    unsafe {
+        asm!(
+            "out dx, eax", in("dx") port, in("eax") value, inout("ecx") count => answer,
+            options(nomem, nostack, preserves_flags)
+        );
+    }
+    answer
+}
+
 /// Reads a byte from a port.
 pub fn in8(port: u16) -> u8 {
     let value;

@@ -3,7 +3,7 @@
 //!
 //! Invariant: nothing is written to a port that the machine has not announced.
 
-use crate::hardware::{cpuid, out32_with_count};
+use crate::hardware::{cpuid, out32_answered, out32_with_count};
 
 /// Leaves of hypervisors come in blocks of this size.
 const BLOCK: u32 = 0x100;
@@ -13,6 +13,9 @@ const VERSION: u32 = 1;
 /// EDX[0] of the second leaf: the port behind the first takes a count of finished waits in ECX.
 const COUNTED: u32 = 1;
 const COUNT_PORT_OFFSET: u16 = 4;
+/// EDX[1]: the port behind that one also answers with the spins before the next write, in ECX.
+const ANSWERED: u32 = 2;
+const ANSWER_PORT_OFFSET: u16 = 8;
 /// "Nobody in particular".
 pub const UNKNOWN_OWNER: u32 = u32::MAX;
 
@@ -22,7 +25,9 @@ pub struct PausePort {
     /// Its I/O port.
     pub number: u16,
     /// The port to write to: that one, or the one behind it that takes a count too.
-    pub written: u16,
+    pub counting: u16,
+    /// The port that also answers, if there is one.
+    pub answering: Option<u16>,
     /// How many spins to wait before each write, as the machine recommends; at least 1.
     pub spins: u32,
 }
@@ -40,13 +45,33 @@ pub fn find() -> Option<PausePort> {
     let (leaf, [max, ..]) = dense.find(|(_, [_, words @ ..])| *words == signature)?;
     let [version, port, spins, features] = if max > leaf { cpuid(leaf + 1, 0) } else { return None };
     let number = u16::try_from(port).ok()?;
-    let written = if features & COUNTED == 0 { number } else { number.checked_add(COUNT_PORT_OFFSET)? };
-    (version >= VERSION && number != 0).then_some(PausePort { number, written, spins: spins.max(1) })
+    let counting = if features & COUNTED == 0 { number } else { number.checked_add(COUNT_PORT_OFFSET)? };
+    let answering = if features & ANSWERED == 0 { None } else { number.checked_add(ANSWER_PORT_OFFSET) };
+    (version >= VERSION && number != 0).then_some(PausePort { number, counting, answering, spins: spins.max(1) })
+}
+
+/// Which port a spinning CPU writes to.
+#[derive(Clone, Copy)]
+pub enum Written {
+    /// One that only takes what is written.
+    Told(u16),
+    /// One that answers with the spins before the next write.
+    Answers(u16),
+}
+
+impl PausePort {
+    /// The port to write to; `fixed` says that the number of spins is not the machine's to change.
+    pub fn written(&self, fixed: bool) -> Written {
+        match self.answering {
+            Some(port) if !fixed => Written::Answers(port),
+            _ => Written::Told(self.counting),
+        }
+    }
 }
 
 /// A spinning CPU's use of the port: counts down, writes, counts again.
 pub struct Spinner {
-    port: Option<u16>,
+    port: Option<Written>,
     spins: u32,
     left: u32,
     /// Waits begun.
@@ -56,8 +81,8 @@ pub struct Spinner {
 }
 
 impl Spinner {
-    /// One that writes after every `spins` spins, or never without a port.
-    pub const fn new(port: Option<u16>, spins: u32) -> Self {
+    /// One that writes after every `spins` spins until it is answered otherwise, or never without a port.
+    pub const fn new(port: Option<Written>, spins: u32) -> Self {
         Self { port, spins, left: spins, waits: 0, writes: 0 }
     }
 
@@ -77,11 +102,13 @@ impl Spinner {
         if self.left != 0 {
             return false;
         }
-        self.left = self.spins;
-        if let Some(port) = self.port {
-            out32_with_count(port, owner(), self.waits);
-            self.writes += 1;
+        match self.port {
+            Some(Written::Told(port)) => out32_with_count(port, owner(), self.waits),
+            Some(Written::Answers(port)) => self.spins = out32_answered(port, owner(), self.waits).max(1),
+            None => {}
         }
+        self.writes += u64::from(self.port.is_some());
+        self.left = self.spins;
         true
     }
 }

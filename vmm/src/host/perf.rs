@@ -31,8 +31,8 @@ pub(crate) fn kvm_exit_id(read: &dyn Fn(&str) -> io::Result<String>) -> io::Resu
     Err(first_error.unwrap_or_else(|| io::ErrorKind::NotFound.into()))
 }
 
-/// Opens a perf event on a tracepoint for the calling thread, on any CPU, that overflows every `period` times
-/// (perf_event_open(2)).
+/// Opens a perf event on a tracepoint for the calling thread, on any CPU, that overflows every `period` times, or
+/// with 0 never (perf_event_open(2)).
 ///
 /// # Errors
 /// The kernel's own: no privilege, no descriptors left.

@@ -167,6 +167,13 @@ impl Vcpu {
         self.fd.sync_regs_mut().regs.rcx
     }
 
+    /// Has the guest go on with this value in RCX. Registers must be shared, and only the exit just taken may be answered
+    /// so: all of them are loaded as they were at that exit.
+    pub fn answer_in_rcx(&mut self, value: u64) {
+        self.fd.sync_regs_mut().regs.rcx = value;
+        self.fd.set_sync_dirty_reg(SyncReg::Register);
+    }
+
     /// Runs the guest until something has to be done outside.
     ///
     /// # Errors

@@ -7,7 +7,7 @@
 //! mutex, so that no wake-up by name is lost.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use policy::pause::{HostView, OutcomeEvent, PauseConfig, PauseEvent, PauseState, VcpuState, VcpuView, YieldOutcome};
@@ -20,10 +20,10 @@ use super::deed::{Deed, Then};
 use super::effective::Grant;
 use super::hypercall::Hypercalls;
 use super::log::DecisionLog;
-use super::order::{Order, Report};
+use super::lookout::Lookout;
+use super::order::{self, Order, Report};
 use super::recent::Recent;
 use super::rules::{Attached, Rules};
-use super::runqueue::RunqueueView;
 use super::seat::Seat;
 use super::setup::DriverParts;
 use super::source::{PauseSource, decides};
@@ -32,13 +32,6 @@ use crate::config::{MechanismChoice, PauseMode, PausePlan};
 use crate::host::runqueue::ThreadSeen;
 use crate::vcpu::kick;
 
-/// A vCPU that was silent for this long is looked at before it is judged.
-const SILENT_NS: u64 = 1_000_000;
-/// Silent vCPUs looked at for one event, at most.
-const MOST_LOOKS: usize = 4;
-/// The same for the exact view, which sees them all with one system call.
-const MOST_EXACT_LOOKS: usize = 64;
-
 /// The pause-loop handling of one VM.
 pub struct Driver {
     /// vCPUs by APIC id.
@@ -46,9 +39,7 @@ pub struct Driver {
     seats: Box<[Seat]>,
     core: Mutex<Core>,
     parked: AtomicUsize,
-    runqueues: Arc<dyn RunqueueView>,
-    /// Mirrors [`Rules::look`].
-    looks: AtomicBool,
+    lookout: Lookout,
     unseen: Mutex<Option<String>>,
     trial: YieldTrial,
     hypercalls: Hypercalls,
@@ -78,8 +69,7 @@ impl Driver {
             seats: std::iter::repeat_with(Seat::default).take(vcpus).collect(),
             core: Mutex::new(Core { rules, view, state: PauseState::new(vcpus), book: Book::new(vcpus), log }),
             parked: AtomicUsize::new(0),
-            runqueues: parts.runqueues,
-            looks: AtomicBool::new(false),
+            lookout: Lookout::new(parts.runqueues),
             unseen: Mutex::new(None),
             trial: YieldTrial::default(),
             hypercalls: parts.hypercalls,
@@ -99,7 +89,7 @@ impl Driver {
         sources: Vec<Arc<dyn PauseSource>>,
     ) {
         let rules = Rules::new(plan, config, self.seats.len());
-        self.looks.store(rules.look(self.seats.len()), Ordering::Relaxed);
+        self.lookout.set_wanted(rules.look(self.seats.len()));
         self.trial.set_terms(terms);
         self.lock().rules = rules;
         let attached = Attached { plan: plan.clone(), sources };
@@ -193,24 +183,25 @@ impl Driver {
     /// How runqueues are seen by now.
     #[must_use]
     pub fn views(&self) -> Vec<Grant> {
-        self.runqueues.grants()
+        self.lookout.grants()
     }
 
     /// Whether a vCPU is known to sleep, so that it is not to be kicked for a look.
     pub(super) fn sleeps(&self, seat: &Seat) -> bool {
         let position = self.seats.iter().position(|one| std::ptr::eq(one, seat));
-        let mut seen = [ThreadSeen::default()];
-        position.is_none_or(|position| {
-            self.runqueues.look(&[position], &mut seen);
-            seen[0].runnable == Some(false)
-        })
+        position.is_none_or(|position| self.lookout.sleeps(position))
+    }
+
+    /// Where the host is looked at.
+    pub(super) fn lookout(&self) -> &Lookout {
+        &self.lookout
     }
 
     /// Decides what the thread of `source` does about its report. What concerns other threads, and the arming of the
     /// thread's own word, is done when this returns.
     pub(super) fn decide(&self, source: VcpuIndex, report: &Report, now: Nanos) -> Order {
         let owner = report.owner.and_then(|id| self.vcpu_of(id));
-        let looks = self.look(source, owner, now);
+        let looks = self.lookout.look(&self.seats, source, owner, report, now);
         let mut core = self.lock();
         self.take_in(&mut core, source, report, owner, &looks);
         let named_since_entry = self.seat(source).named.load(Ordering::Relaxed);
@@ -241,47 +232,13 @@ impl Driver {
             self.recent.fixed(source, owner, &deed, now);
             (deed, now)
         };
+        let patience = order::patience(quiet_until.since(now), config.backoff_base_ns);
         if mode != PauseMode::Act {
-            return Order { deed: Deed::NOTHING, quiet_until, rouse: None, alone, decided: false };
+            return Order { deed: Deed::NOTHING, quiet_until, patience, rouse: None, alone, decided: false };
         }
         self.prepare(&mut core, source, &deed);
         let rouse = deed.wake.filter(|target| *target != source && self.release(&mut core, *target));
-        Order { deed, quiet_until, rouse, alone, decided: mechanism == MechanismChoice::Auto }
-    }
-
-    /// Looks at the threads whose state is not known from what they reported. Without the lock.
-    fn look(&self, source: VcpuIndex, owner: Option<VcpuIndex>, now: Nanos) -> Vec<(VcpuIndex, ThreadSeen)> {
-        if !self.looks.load(Ordering::Relaxed) {
-            return Vec::new();
-        }
-        self.runqueues.wanted();
-        // It is woken whatever the runqueues look like (docs/pause-loops.md, rule 1), and most events of a guest whose
-        // spinners park are of this kind.
-        if owner.is_some_and(|owner| owner != source && self.seat(owner).parker.is_parked()) {
-            return Vec::new();
-        }
-        let silent = |vcpu: VcpuIndex| now.since(self.seat(vcpu).heard()) > SILENT_NS;
-        // From the source on, so that in a large VM every vCPU is looked at by somebody.
-        let vcpus = (0..).map(VcpuIndex).take(self.seats.len());
-        let others = vcpus.clone().skip(source.index() + 1).chain(vcpus.take(source.index()));
-        let which: Vec<VcpuIndex> = match owner {
-            _ if self.runqueues.is_exact() => std::iter::once(source)
-                .chain(owner.filter(|owner| *owner != source))
-                .chain(others.filter(|_| owner.is_none()).take(MOST_EXACT_LOOKS))
-                .collect(),
-            Some(owner) => (owner != source && silent(owner)).then_some(owner).into_iter().collect(),
-            None => others.filter(|vcpu| silent(*vcpu)).take(MOST_LOOKS).collect(),
-        };
-        if which.is_empty() {
-            return Vec::new();
-        }
-        let positions: Vec<usize> = which.iter().map(|vcpu| vcpu.index()).collect();
-        let mut seen = vec![ThreadSeen::default(); which.len()];
-        self.runqueues.look(&positions, &mut seen);
-        for vcpu in &which {
-            self.seat(*vcpu).heard_ns.store(now.0, Ordering::Relaxed);
-        }
-        which.into_iter().zip(seen).collect()
+        Order { deed, quiet_until, patience, rouse, alone, decided: mechanism == MechanismChoice::Auto }
     }
 
     /// Writes what is known now into the view.
@@ -294,7 +251,7 @@ impl Driver {
         looks: &[(VcpuIndex, ThreadSeen)],
     ) {
         core.book.put(source, report.cpu);
-        let runqueue = core.book.runqueue(source);
+        let runqueue = core.book.runqueue(source).map(|tasks| if report.crowded { tasks.max(2) } else { tasks });
         core.view.set(
             source,
             VcpuView { state: VcpuState::Running, spinning: true, cpu: report.cpu, runqueue, ..VcpuView::default() },

@@ -94,7 +94,7 @@ impl RunqueueView for BestView {
             (Some(Err(why)), _) => why.to_string(),
             (None, Some(error)) => format!("the thread that loads it cannot be started: {error}"),
             (None, None) if self.asked.is_completed() => "the kernel was still loading it".to_owned(),
-            (None, None) => return vec![Grant::unasked("bpf", "no pause event asked for a look"), own()],
+            (None, None) => return vec![Grant::unasked("bpf", "there were too few pause events to pay for it"), own()],
         };
         vec![Grant::no("bpf", why, None), own()]
     }

@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How often PAUSE exits force a vCPU out of the guest: every K-th, for as long as the kernel's own yields fail.
+//! How often PAUSE exits force a vCPU out of the guest: every K-th, for as long as that brings what the kernel does not.
 //!
 //! Each PAUSE exit has the kernel yield to somebody (`kvm_vcpu_on_spin`); where that works, an exit forced on top costs
-//! more than it brings. It shows in the thread: a yield that worked switched it. So a forced exit that finds at least one
-//! switch for every K PAUSE exits since the last one doubles the number of PAUSE exits to the next, and one that finds
-//! fewer takes it back to K. Pure. Invariant: between K and K times [`MOST`].
+//! more than it brings. It shows in the thread: a yield that worked switched it. So a forced exit is *useful* if fewer than
+//! one of K PAUSE exits since the last one switched the thread, and what was then done about it did. Each useful one brings
+//! the next four times nearer, each other puts it four times farther away. What that costs is bounded whatever the guest
+//! and the kernel do: [`STEPS`] exits in vain at first, one for each useful one, and one in K times [`MOST`] PAUSE exits.
+//! Pure. Invariant: between K and K times [`MOST`].
 
+/// By this the distance grows and shrinks.
+const STEP: u64 = 4;
+/// From K to the longest distance.
+const STEPS: u32 = 6;
 /// Longest distance, in multiples of K: with K = 8 a forced exit in 32768 PAUSE exits, some 50 ms of them.
-const MOST: u64 = 4096;
+const MOST: u64 = STEP.pow(STEPS);
 
 /// The distance of the forced exits of one vCPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +40,7 @@ pub(super) enum Verdict {
     TooSoon,
     /// The kernel's yields work: nothing is to be done.
     KernelHelps,
-    /// They do not: the policy is to be asked.
+    /// They do not: the policy is to be asked, and [`Forcing::settled`] is to be told what came of it.
     KernelFails,
 }
 
@@ -58,14 +64,23 @@ impl Forcing {
         let switches = now.switches.saturating_sub(self.last.switches);
         self.last = now;
         if switches.saturating_mul(self.base) >= pauses {
-            let longest = self.base.saturating_mul(MOST);
-            let doubled = self.period.saturating_mul(2);
-            self.period = if doubled < longest { doubled } else { longest };
+            self.settled(false);
             Verdict::KernelHelps
         } else {
-            self.period = self.base;
             Verdict::KernelFails
         }
+    }
+
+    /// Takes in what came of an exit that found the kernel to fail: whether the act about it let somebody run.
+    pub(super) const fn settled(&mut self, helped: bool) {
+        let longest = self.base.saturating_mul(MOST);
+        let (nearer, farther) = (self.period / STEP, self.period.saturating_mul(STEP));
+        self.period = match helped {
+            true if nearer > self.base => nearer,
+            true => self.base,
+            false if farther < longest => farther,
+            false => longest,
+        };
     }
 }
 
@@ -78,37 +93,54 @@ mod tests {
     #[test]
     fn where_the_kernel_helps_it_is_left_alone_ever_longer() {
         let (mut forcing, mut seen) = (Forcing::new(8, 99), Seen { switches: 100, pauses: 8 });
-        assert_eq!((forcing.forced(seen), forcing.period()), (Verdict::KernelHelps, 16));
-        for period in [16, 32, 64] {
+        assert_eq!((forcing.forced(seen), forcing.period()), (Verdict::KernelHelps, 32));
+        for period in [32, 128, 512] {
             seen = Seen { switches: seen.switches + period / 8, pauses: seen.pauses + period };
-            assert_eq!((forcing.forced(seen), forcing.period()), (Verdict::KernelHelps, period * 2));
+            assert_eq!((forcing.forced(seen), forcing.period()), (Verdict::KernelHelps, period * 4));
         }
         seen = Seen { switches: seen.switches + 7, pauses: seen.pauses + 64 };
-        assert_eq!((forcing.forced(seen), forcing.period()), (Verdict::KernelFails, 8), "64 exits, 7 switches");
-        seen.pauses += 8;
-        assert_eq!((forcing.forced(seen), forcing.period()), (Verdict::KernelFails, 8));
+        assert_eq!((forcing.forced(seen), forcing.period()), (Verdict::KernelFails, 2048), "64 exits, 7 switches");
+    }
+
+    #[test]
+    fn what_helps_comes_nearer_and_what_does_not_goes_away() {
+        let mut forcing = Forcing::new(8, 0);
+        let mut seen = Seen::default();
+        let mut fails = |forcing: &mut Forcing, helped: bool| {
+            seen.pauses += forcing.period();
+            assert_eq!(forcing.forced(seen), Verdict::KernelFails);
+            forcing.settled(helped);
+            forcing.period()
+        };
+        assert_eq!([false, false, true, true, true].map(|helped| fails(&mut forcing, helped)), [32, 128, 32, 8, 8]);
     }
 
     #[test]
     fn the_overflow_that_a_new_period_brings_says_nothing() {
         let mut forcing = Forcing::new(8, 0);
         assert_eq!(forcing.forced(Seen { switches: 1, pauses: 8 }), Verdict::KernelHelps);
-        assert_eq!((forcing.forced(Seen { switches: 1, pauses: 9 }), forcing.period()), (Verdict::TooSoon, 16));
+        assert_eq!((forcing.forced(Seen { switches: 1, pauses: 9 }), forcing.period()), (Verdict::TooSoon, 32));
         // Counted from the last one that said something: 3 switches in 17 exits.
-        assert_eq!((forcing.forced(Seen { switches: 4, pauses: 25 }), forcing.period()), (Verdict::KernelHelps, 32));
+        assert_eq!((forcing.forced(Seen { switches: 4, pauses: 25 }), forcing.period()), (Verdict::KernelHelps, 128));
     }
 
     proptest! {
         #[test]
-        fn the_distance_stays_in_its_bounds(
-            base in 1_u64..1_000_000,
-            steps in proptest::collection::vec((0_u64..100, 0_u64..10_000_000), 0..64),
+        fn exits_in_vain_are_bounded_by_the_useful_ones(
+            base in 1_u64..1_000,
+            helps in proptest::collection::vec((any::<bool>(), any::<bool>()), 0..400),
         ) {
-            let (mut forcing, mut seen) = (Forcing::new(base, 0), Seen::default());
-            for (switches, pauses) in steps {
-                seen = Seen { switches: seen.switches + switches, pauses: seen.pauses + pauses };
-                forcing.forced(seen);
+            let (mut forcing, mut seen, mut useful, mut in_vain) = (Forcing::new(base, 0), Seen::default(), 0, 0);
+            for (by_kernel, by_us) in helps {
+                seen.pauses += forcing.period();
+                seen.switches += if by_kernel { forcing.period() } else { 0 };
+                let fails = forcing.forced(seen) == Verdict::KernelFails;
+                if fails {
+                    forcing.settled(by_us);
+                }
+                *(if fails && by_us { &mut useful } else { &mut in_vain }) += 1;
                 prop_assert!((base..=base * MOST).contains(&forcing.period()));
+                prop_assert!(in_vain <= u64::from(STEPS) + useful + seen.pauses / (base * MOST));
             }
         }
     }

@@ -24,6 +24,7 @@ pub mod helper;
 pub mod hypercall;
 pub mod inject;
 mod log;
+mod lookout;
 mod mechanisms;
 mod order;
 pub mod park;

@@ -23,7 +23,9 @@ const BLOCK: u32 = 0x100;
 /// Version of the interface.
 const VERSION: u32 = 1;
 /// EDX[0] of the second leaf: a write to the port behind the first carries a count in ECX.
-const FEATURE_COUNTED: u32 = 1;
+const FEATURE_COUNTED: u32 = 1 << 0;
+/// EDX[1]: a write to the port two behind the first carries a count and comes back with the spins before the next one in ECX.
+const FEATURE_ANSWERED: u32 = 1 << 1;
 
 /// So many times the spins before a report are recommended where each vCPU can have a CPU to itself. There a wait is over
 /// sooner than an exit (15 us of spins against 60 us, design 3.2), and the exit of one makes the next that waits for it
@@ -33,7 +35,7 @@ const SPINS_WITH_A_CPU_FOR_EACH: u32 = 8;
 
 /// The announcement, to be added to a guest's CPUID: a block of its own behind those that are there.
 ///
-/// `counted` says whether the port that takes a count is served too.
+/// `counted` says whether the ports that take a count are served too.
 #[must_use]
 pub fn announcement(entries: &[CpuidEntry], spins: u32, counted: bool) -> [CpuidEntry; 2] {
     let taken = |base: u32| entries.iter().any(|entry| (base..base + BLOCK).contains(&entry.function));
@@ -46,7 +48,7 @@ pub fn announcement(entries: &[CpuidEntry], spins: u32, counted: bool) -> [Cpuid
             eax: VERSION,
             ebx: u32::from(layout::PAUSE_PORT),
             ecx: spins,
-            edx: if counted { FEATURE_COUNTED } else { 0 },
+            edx: if counted { FEATURE_COUNTED | FEATURE_ANSWERED } else { 0 },
             ..CpuidEntry::default()
         },
     ]
@@ -57,7 +59,7 @@ pub fn announcement(entries: &[CpuidEntry], spins: u32, counted: bool) -> [Cpuid
 pub struct Port {
     /// The guest was told of it before it booted; it looks once.
     announced: bool,
-    /// The port that takes a count is served too.
+    /// The ports that take a count are served too.
     counted: bool,
     /// As was asked for, and as is announced.
     asked_spins: u64,
@@ -117,13 +119,17 @@ impl PauseSource for Port {
     }
 
     fn attach(&self, _plan: &PausePlan, _tid: i32) -> io::Result<Box<dyn Tap>> {
-        Ok(Box::new(PortTap { counted: self.counted, write: None }))
+        Ok(Box::new(PortTap { counted: self.counted, spins: self.spins, write: None, to_answer: false }))
     }
 }
 
 struct PortTap {
     counted: bool,
+    /// Spins before a report, as announced.
+    spins: u32,
     write: Option<PortWrite>,
+    /// The write that was told of waits for its answer.
+    to_answer: bool,
 }
 
 impl Tap for PortTap {
@@ -135,10 +141,17 @@ impl Tap for PortTap {
     fn tell(&mut self, moment: &mut Moment<'_>, _seat: &Seat) -> Option<Spin> {
         let Moment::PortWrite(vcpu) = moment else { return None };
         let write = self.write.take()?;
+        self.to_answer = write.answered;
         // The guest counts in 32 bits.
         #[expect(clippy::cast_possible_truncation, reason = "the upper half of RCX is not part of the interface")]
         let count = write.counted.then(|| vcpu.shared_rcx() as u32);
         Some(Spin { owner: write.owner, count })
+    }
+
+    fn answer(&mut self, vcpu: &mut Vcpu, patience: u32) {
+        if std::mem::take(&mut self.to_answer) {
+            vcpu.answer_in_rcx(self.spins.saturating_mul(patience).into());
+        }
     }
 }
 
@@ -149,20 +162,24 @@ pub struct PortWrite {
     pub owner: Option<ApicId>,
     /// Whether ECX holds the count of finished waits.
     pub counted: bool,
+    /// Whether ECX is to hold the spins before the next write when the guest goes on.
+    pub answered: bool,
 }
 
 /// Reads an access; `None` if it is not the pause port's.
 #[must_use]
 pub fn decode(port: u16, data: &[u8]) -> Option<PortWrite> {
-    let counted = match port {
-        layout::PAUSE_PORT => false,
-        layout::PAUSE_COUNT_PORT => true,
+    let (counted, answers) = match port {
+        layout::PAUSE_PORT => (false, false),
+        layout::PAUSE_COUNT_PORT => (true, false),
+        layout::PAUSE_ANSWER_PORT => (true, true),
         _ => return None,
     };
     // A string of writes counts as its last one: the guest has looked at the owner once more each time.
     let (last, alone) = (data.last_chunk::<4>(), data.len() >= 4);
     let owner = last.map(|bytes| u32::from_le_bytes(*bytes)).filter(|id| alone && *id != u32::MAX).map(ApicId);
-    Some(PortWrite { owner, counted })
+    // A string of writes counts down in ECX itself.
+    Some(PortWrite { owner, counted, answered: answers && data.len() == 4 })
 }
 
 #[cfg(test)]
@@ -176,7 +193,7 @@ mod tests {
         assert_eq!((first.function, first.eax), (0x4000_0100, 0x4000_0101));
         assert_eq!(
             (second.function, second.ebx, second.ecx, second.edx),
-            (0x4000_0101, u32::from(layout::PAUSE_PORT), 1000, 1)
+            (0x4000_0101, u32::from(layout::PAUSE_PORT), 1000, 3)
         );
         assert_eq!(announcement(&[], 7, false)[0].function, 0x4000_0000);
     }
@@ -206,5 +223,14 @@ mod tests {
         assert_eq!(owner(&[1, 0, 0, 0, 2, 0, 0, 0]), Some(Some(ApicId(2))));
         assert_eq!(owner(&[]), Some(None));
         assert_eq!(decode(layout::SERIAL_PORT, &[5, 0, 0, 0]), None);
+    }
+
+    #[test]
+    fn only_one_write_of_four_bytes_to_the_last_port_is_answered() {
+        let answered = |port, data: &[u8]| decode(port, data).map(|write| (write.counted, write.answered));
+        assert_eq!(answered(layout::PAUSE_ANSWER_PORT, &[5, 0, 0, 0]), Some((true, true)));
+        assert_eq!(answered(layout::PAUSE_ANSWER_PORT, &[0; 8]), Some((true, false)));
+        assert_eq!(answered(layout::PAUSE_COUNT_PORT, &[5, 0, 0, 0]), Some((true, false)));
+        assert_eq!(answered(layout::PAUSE_PORT, &[5, 0, 0, 0]), Some((false, false)));
     }
 }

@@ -3,12 +3,12 @@
 //!
 //! Invariant: every counter has one writer at a time, the vCPU's own thread where nothing else is said, and only grows.
 
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use policy::pause::{Act, Ledger, Reason, YieldOutcome};
 use policy::time::Nanos;
-use topology::id::VcpuIndex;
+use topology::id::{HostCpu, VcpuIndex};
 
 use super::park::Parker;
 use super::partners::Partners;
@@ -41,7 +41,9 @@ pub struct Seat {
     /// Somebody named it as an owner since it last entered the guest.
     pub named: AtomicBool,
     /// When it last reported, or was last looked at; on the clock of [`super::clock`].
-    pub heard_ns: AtomicU64,
+    heard_ns: AtomicU64,
+    /// The CPU it was on then, plus one; 0 if that is not known.
+    heard_on: AtomicU32,
     /// Until when it is to be held off its CPU; 0 for no hold.
     pub hold_until_ns: AtomicU64,
     /// It is being held off its CPU.
@@ -92,9 +94,20 @@ pub struct Seat {
 }
 
 impl Seat {
+    /// It reported now, or was looked at, and was on `cpu`.
+    pub(super) fn heard(&self, cpu: Option<HostCpu>, now: Nanos) {
+        self.heard_ns.store(now.0, Ordering::Relaxed);
+        self.heard_on.store(cpu.map_or(0, |cpu| cpu.0.wrapping_add(1)), Ordering::Relaxed);
+    }
+
     /// When it was last heard of.
-    pub fn heard(&self) -> Nanos {
+    pub(super) fn heard_at(&self) -> Nanos {
         Nanos(self.heard_ns.load(Ordering::Relaxed))
+    }
+
+    /// Whether it was on `cpu` then; not if either is unknown.
+    pub(super) fn was_on(&self, cpu: Option<HostCpu>) -> bool {
+        cpu.is_some_and(|cpu| self.heard_on.load(Ordering::Relaxed) == cpu.0.wrapping_add(1))
     }
 
     /// Takes down what a report said of waits that have ended, and whom the answer to it favours.

@@ -99,6 +99,13 @@ pub trait Tap: Send {
     /// Whether the vCPU spins, as far as this source knows at this moment. `seat` is where it counts what it saw.
     fn tell(&mut self, moment: &mut Moment<'_>, seat: &Seat) -> Option<Spin>;
 
+    /// What [`Tap::tell`] told of was dealt with; `helped` says whether somebody was let run for it.
+    fn settled(&mut self, _helped: bool) {}
+
+    /// What [`Tap::tell`] told of with [`Moment::PortWrite`] was dealt with: the vCPU need not report again before it has
+    /// spun `patience` times as long as it was told to.
+    fn answer(&mut self, _vcpu: &mut Vcpu, _patience: u32) {}
+
     /// The thread is done with it.
     fn detach(&mut self, _seat: &Seat) {}
 }

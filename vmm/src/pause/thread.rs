@@ -26,6 +26,10 @@ use crate::kvm::helper_vcpu::HelperVcpu;
 use crate::kvm::vcpu::Vcpu;
 use crate::vcpu::hook::VcpuHook;
 
+/// For so long a yield that let another thread run shows that others want the CPU. Shorter than a slice (3 ms) after which
+/// they may be gone.
+const CROWDED_NS: u64 = 1_000_000;
+
 /// What the thread of one vCPU brings to the driver.
 pub struct VcpuPause {
     driver: Arc<Driver>,
@@ -37,6 +41,10 @@ pub struct VcpuPause {
     generation: u64,
     running: bool,
     quiet_until: Nanos,
+    /// How many times the usual spins it may spin before its next report.
+    patience: u32,
+    /// When a yield of its own last let another thread run.
+    crowded_at: Nanos,
     /// It has yielded, parked or slept since the run loop last asked.
     let_go: bool,
     switches: u64,
@@ -66,6 +74,8 @@ impl VcpuPause {
             generation: 0,
             running: false,
             quiet_until: Nanos(0),
+            patience: 1,
+            crowded_at: Nanos(0),
             let_go: false,
             switches: 0,
             count: None,
@@ -88,7 +98,7 @@ impl VcpuPause {
                 Err(error) => self.driver.note_unseen(self.me, &error),
             }
         }
-        (self.quiet_until, self.count) = (Nanos(0), None);
+        (self.quiet_until, self.patience, self.count) = (Nanos(0), 1, None);
     }
 
     fn detach(&mut self) {
@@ -101,37 +111,44 @@ impl VcpuPause {
         for at in 0..self.taps.len() {
             let seat = self.driver.seat(self.me);
             if let Some(spin) = self.taps[at].tell(&mut moment, seat) {
-                self.event(spin);
+                let helped = self.event(spin);
+                self.taps[at].settled(helped);
             }
         }
     }
 
-    /// Deals with one pause event.
-    fn event(&mut self, Spin { owner, count }: Spin) {
+    /// Deals with one pause event; true if somebody was let run for it.
+    fn event(&mut self, Spin { owner, count }: Spin) -> bool {
         let seat = self.driver.seat(self.me);
         seat.events.add(1);
         let now = clock::now();
         if now.is_before(self.quiet_until) && !self.driver.anybody_parked() {
             seat.quiet.add(1);
-            return;
+            return false;
         }
-        seat.heard_ns.store(now.0, Ordering::Relaxed);
-        helper::try_yielding(&self.driver);
+        if self.driver.lookout().is_worth_more() {
+            helper::try_yielding(&self.driver);
+        }
         let switches = switches();
         let progress = count.map(|count| self.count.map_or(0, |before| count.wrapping_sub(before)));
         self.count = count.or(self.count);
-        let report = Report { owner, progress, descheduled: switches != self.switches, cpu: current_cpu() };
+        let report = Report {
+            owner,
+            progress,
+            descheduled: switches != self.switches,
+            cpu: current_cpu(),
+            crowded: now.since(self.crowded_at) < CROWDED_NS,
+        };
+        seat.heard(report.cpu, now);
         self.switches = switches;
         let order = self.driver.decide(self.me, &report, now);
-        self.quiet_until = order.quiet_until;
+        (self.quiet_until, self.patience) = (order.quiet_until, order.patience);
         self.driver.rouse(&order);
         self.seat().note(progress, order.deed.target);
-        if !order.deed.is_nothing() {
-            self.act(&order, now);
-        }
+        !order.deed.is_nothing() && self.act(&order, now)
     }
 
-    fn act(&mut self, order: &Order, since: Nanos) {
+    fn act(&mut self, order: &Order, since: Nanos) -> bool {
         self.let_go |= order.deed.then != Then::Nothing;
         let seat = self.driver.seat(self.me);
         let before = self.switches;
@@ -143,6 +160,9 @@ impl VcpuPause {
                 let outcome = if after == self.switches { YieldOutcome::NotBoosted } else { YieldOutcome::Boosted };
                 self.switches = after;
                 let now = clock::now();
+                if outcome == YieldOutcome::Boosted {
+                    self.crowded_at = now;
+                }
                 seat.yielded_ns.add(now.since(since));
                 (Some(outcome), now)
             }
@@ -169,6 +189,7 @@ impl VcpuPause {
         };
         seat.own_switches.add(self.switches.wrapping_sub(before));
         self.driver.conclude(self.me, order, outcome, now.since(since), now);
+        outcome == Some(YieldOutcome::Boosted)
     }
 
     /// Serves a hold that was laid on this vCPU: blocks until it ends.
@@ -226,6 +247,8 @@ impl VcpuHook for VcpuPause {
 
     fn pause(&mut self, vcpu: &mut Vcpu) {
         self.ask(Moment::PortWrite(vcpu));
+        let patience = self.patience;
+        self.taps.iter_mut().for_each(|tap| tap.answer(vcpu, patience));
     }
 
     fn interrupted(&mut self, vcpu: &mut Vcpu) {

@@ -196,7 +196,8 @@ impl Tracepoint {
 
     /// Opens the event for the calling thread, whose id is `tid`; with a period, it signals that thread.
     fn open_for(self, tid: i32, period: Option<u64>) -> io::Result<Counter> {
-        let file = limits::spare(perf::open_tracepoint(self.id, period.unwrap_or(1))?)?;
+        // 0 counts without ever overflowing, which costs each PAUSE exit less.
+        let file = limits::spare(perf::open_tracepoint(self.id, period.unwrap_or(0))?)?;
         let filter = CString::new(format!("exit_reason == {}", self.reason)).map_err(io::Error::other)?;
         // SAFETY: the kernel reads the NUL-terminated text and keeps no reference.
         ok(unsafe { libc::ioctl(file.as_raw_fd(), PERF_EVENT_IOC_SET_FILTER, filter.as_ptr()) })?;
@@ -214,11 +215,15 @@ impl Counter {
         let Some(forcing) = &mut self.forcing else { return Verdict::KernelFails };
         let before = forcing.period();
         let verdict = forcing.forced(Seen { switches, pauses });
-        let period = forcing.period();
-        if period != before {
+        self.changed_from(before);
+        verdict
+    }
+
+    /// Has the kernel force exits at the distance that holds now, if it is another.
+    fn changed_from(&self, before: u64) {
+        if let Some(period) = self.forcing.map(|forcing| forcing.period()).filter(|period| *period != before) {
             self.set_period(period);
         }
-        verdict
     }
 
     /// PAUSE exits up to now; `None` where the kernel does not tell.
@@ -252,6 +257,14 @@ impl Tap for Counter {
                 None
             }
             Verdict::TooSoon => None,
+        }
+    }
+
+    fn settled(&mut self, helped: bool) {
+        if let Some(forcing) = &mut self.forcing {
+            let before = forcing.period();
+            forcing.settled(helped);
+            self.changed_from(before);
         }
     }
 

@@ -23,7 +23,7 @@ use crate::command_line::{Command, PortUse, Ring, Send, Wait, Workload};
 use crate::hardware::tsc;
 use crate::histogram::quantile;
 use crate::memory::Arena;
-use crate::pause_port::{PausePort, Spinner};
+use crate::pause_port::{PausePort, Spinner, Written};
 use crate::power;
 use crate::record::{Outcome, Status, Worker};
 use crate::serial::say;
@@ -35,7 +35,7 @@ use crate::value::Milli;
 pub struct Plan {
     workload: Workload,
     cpl: Ring,
-    port: Option<u16>,
+    port: Option<Written>,
     spins: u32,
     hold: u32,
     think: u32,
@@ -176,7 +176,7 @@ fn make_plan(command: &Command, announced: Option<PausePort>, clocks: &Clocks, a
     Plan {
         workload: command.workload,
         cpl: command.cpl,
-        port: port.map(|port| port.written),
+        port: port.map(|port| port.written(command.spins.is_some())),
         spins: command.spins.or(announced.map(|port| port.spins)).unwrap_or(1000),
         hold: command.hold,
         think: command.think,
