@@ -33,6 +33,8 @@ const INFO: &str = "run.json";
 const LOOK: &str = "look.json";
 const CELLS: &str = "cells";
 const MACHINES: &str = "machines";
+/// What a failed cell must find free on the disk to count as the guests' failure: more than their reports take.
+const ROOM_BYTES: usize = 1 << 20;
 /// Greatest size of a file that is read back.
 const MOST_BYTES: u64 = 64 << 20;
 
@@ -49,10 +51,27 @@ pub struct RunInfo {
     pub began_unix_s: u64,
     /// Version of the monitor.
     pub version: String,
+    /// Which build of it, by [`fingerprint`](crate::program::fingerprint); absent if its file could not be read.
+    #[serde(default)]
+    pub program: Option<String>,
     /// Host CPUs that this process might use, of which the plan chose.
     pub allowed: CpuSet<HostCpu>,
     /// The host.
     pub host: HostState,
+    /// When it was gone on with after an interruption, in order.
+    #[serde(default)]
+    pub resumed: Vec<Resumed>,
+}
+
+/// A run that was gone on with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resumed {
+    /// When, in seconds since 1970.
+    pub at_unix_s: u64,
+    /// Cells that were done before.
+    pub done: usize,
+    /// What had changed of host and program since the run began, one sentence each.
+    pub changes: Vec<String>,
 }
 
 impl RunInfo {
@@ -65,9 +84,22 @@ impl RunInfo {
             seed: plan.seed,
             began_unix_s: unix_s(),
             version: version.to_owned(),
+            program: None,
             allowed: allowed.clone(),
             host,
+            resumed: Vec::new(),
         }
+    }
+
+    /// What differs between the programs of two runs, or of two parts of one: one sentence each.
+    #[must_use]
+    pub fn program_differences(&self, other: &Self) -> Vec<String> {
+        let build = |info: &Self| info.program.clone().unwrap_or_else(|| "unknown".to_owned());
+        let rows = [
+            ("version of vmm", self.version.clone(), other.version.clone()),
+            ("build of vmm", build(self), build(other)),
+        ];
+        rows.into_iter().filter(|(_, a, b)| a != b).map(|(what, a, b)| format!("{what}: {a} and {b}")).collect()
     }
 }
 
@@ -188,6 +220,31 @@ impl RunDirectory {
         self.path.join(MACHINES).join(format!("{name}.toml"))
     }
 
+    /// Writes down that the run is gone on with.
+    ///
+    /// # Errors
+    /// [`DirectoryError::Write`].
+    pub fn keep_info(&self, info: &RunInfo) -> Result<(), DirectoryError> {
+        self.write(INFO, &json(info))
+    }
+
+    /// Makes sure that a machine's configuration is there as the plan has it: cells that are still to run must measure what
+    /// those before them did.
+    ///
+    /// # Errors
+    /// [`DirectoryError::Damaged`]: it is another one.
+    pub fn keep_machine(&self, name: &str, text: &str) -> Result<(), DirectoryError> {
+        let path = self.machine(name);
+        match fs::read(&path) {
+            Ok(found) if found == text.as_bytes() => Ok(()),
+            Ok(_) => Err(DirectoryError::Damaged { path, what: "is not the machine of the plan".to_owned() }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.write(&format!("{MACHINES}/{name}.toml"), text.as_bytes())
+            }
+            Err(source) => Err(DirectoryError::Read { path, source }),
+        }
+    }
+
     /// The cells that are done, in the order of the schedule.
     ///
     /// # Errors
@@ -213,6 +270,34 @@ impl RunDirectory {
     /// [`DirectoryError::Write`]; nothing of the cell is left then.
     pub fn keep(&self, record: &CellRecord) -> Result<(), DirectoryError> {
         self.write(&format!("{CELLS}/{:05}.json", record.cell.number), &json(record))
+    }
+
+    /// Removes what a run that was killed left half done. Whoever calls it holds the [`lock`](Self::lock).
+    ///
+    /// # Errors
+    /// [`DirectoryError::Read`], [`DirectoryError::Write`].
+    pub fn sweep(&self) -> Result<(), DirectoryError> {
+        for path in [self.path.clone(), self.path.join(CELLS), self.path.join(MACHINES)] {
+            let unreadable = |source| DirectoryError::Read { path: path.clone(), source };
+            for entry in fs::read_dir(&path).map_err(unreadable)? {
+                let entry = entry.map_err(unreadable)?;
+                if entry.file_name().to_string_lossy().starts_with('.') {
+                    let path = entry.path();
+                    fs::remove_file(&path).map_err(|source| DirectoryError::Write { path, source })?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes sure that a cell did not fail because its guests could not leave their reports.
+    ///
+    /// # Errors
+    /// [`DirectoryError::Write`]: there is no room.
+    pub fn room(&self) -> Result<(), DirectoryError> {
+        let written = tempfile::Builder::new().prefix(".room").tempfile_in(&self.path);
+        let written = written.and_then(|mut file| file.write_all(&vec![0; ROOM_BYTES]));
+        written.map_err(|source| DirectoryError::Write { path: self.path.clone(), source })
     }
 
     /// The close look at one run, if it was taken.

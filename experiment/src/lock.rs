@@ -51,17 +51,31 @@ impl HostLock {
         let mut file = file.map_err(unusable)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => {
-                let who = fs::read_to_string(path).unwrap_or_default();
-                let who =
-                    if who.trim().is_empty() { "it has not said who it is".to_owned() } else { who.trim().to_owned() };
-                return Err(LockError::Busy { who });
-            }
+            Err(rustix::io::Errno::WOULDBLOCK) => return Err(busy(path)),
             Err(error) => return Err(unusable(error.into())),
         }
         // Who ran before is of no interest.
         file.set_len(0).and_then(|()| file.write_all(who.as_bytes())).map_err(unusable)?;
         Ok(Self { _file: file })
+    }
+}
+
+fn busy(path: &Path) -> LockError {
+    let who = fs::read_to_string(path).unwrap_or_default();
+    let who = if who.trim().is_empty() { "it has not said who it is".to_owned() } else { who.trim().to_owned() };
+    LockError::Busy { who }
+}
+
+/// Looks whether the lock of somebody else is held, and leaves it as it is. What cannot be read is taken for free: it was
+/// made for others to see, or is none of ours.
+///
+/// # Errors
+/// [`LockError::Busy`].
+pub fn is_free(path: &Path) -> Result<(), LockError> {
+    let Ok(file) = File::open(path) else { return Ok(()) };
+    match flock(&file, FlockOperation::NonBlockingLockShared) {
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(busy(path)),
+        Ok(()) | Err(_) => Ok(()),
     }
 }
 
@@ -76,7 +90,9 @@ mod tests {
         let first = HostLock::take(&path, "process 1, plan quick").unwrap();
         let refused = HostLock::take(&path, "process 2").unwrap_err().to_string();
         assert!(refused.contains("process 1, plan quick"), "{refused}");
+        assert!(is_free(&path).unwrap_err().to_string().contains("process 1, plan quick"));
         drop(first);
+        assert!(is_free(&path).is_ok() && is_free(&directory.path().join("none")).is_ok());
         let third = HostLock::take(&path, "3").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "3");
         drop(third);

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::directory::{DirectoryError, RunDirectory, unix_s};
 use crate::host;
+use crate::others::Accounts;
 use crate::plan::Plan;
 use crate::sample::{CellRecord, GuestSample, Outcome};
 use crate::schedule::{self, Cell};
@@ -85,6 +86,9 @@ pub fn run(
             end.interrupted = true;
             return Ok(end);
         };
+        if record.outcome.samples().is_none() {
+            directory.room()?;
+        }
         directory.keep(&record)?;
         end.done += 1;
         end.failed += usize::from(record.outcome.samples().is_none());
@@ -101,12 +105,15 @@ fn once(plan: &Plan, bench: &mut impl Bench, cell: &Cell) -> Option<CellRecord> 
         return None;
     }
     let (load_before, began_unix_s, began) = (host::load(), unix_s(), Instant::now());
+    let before = Accounts::now(&plan.cpus);
     let outcome = match bench.run(plan, cell) {
         Ok(samples) => Outcome::Measured(samples),
         Err(CellEnd::Failed(why)) => Outcome::Failed(why),
         Err(CellEnd::Interrupted) => return None,
     };
+    let after = Accounts::now(&plan.cpus);
+    let others_share = before.zip(after).and_then(|(before, after)| before.others_until(after));
     let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
     let name = schedule::name(plan, cell);
-    Some(CellRecord { cell: *cell, name, began_unix_s, took_ms, load_before, outcome })
+    Some(CellRecord { cell: *cell, name, began_unix_s, took_ms, load_before, others_share, outcome })
 }

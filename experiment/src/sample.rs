@@ -23,6 +23,9 @@ pub struct CellRecord {
     pub took_ms: u64,
     /// Load average of the host over the last minute, just before.
     pub load_before: Option<f64>,
+    /// Share of the time of the host CPUs that others took while it ran, from 0 to 1, in steps of clock ticks (10 ms).
+    #[serde(default)]
+    pub others_share: Option<f64>,
     /// What came of it.
     pub outcome: Outcome,
 }

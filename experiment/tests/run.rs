@@ -125,6 +125,33 @@ fn what_cannot_be_kept_ends_the_run_with_the_file_named() {
     assert!(full.to_string().contains("/dev/full/run"), "{full}");
 }
 
+#[test]
+fn what_a_killed_run_left_half_done_is_swept_away_and_nothing_else() {
+    let at = tempfile::tempdir().unwrap();
+    let directory = create(&at.path().join("run")).unwrap();
+    run(&directory, 2);
+    for name in [".guest-0.json", ".decisions", "cells/.abc.part", "machines/.abc.part"] {
+        fs::write(directory.path().join(name), "half").unwrap();
+    }
+    directory.sweep().unwrap();
+    let names =
+        |below: &str| fs::read_dir(directory.path().join(below)).unwrap().map(|entry| entry.unwrap().file_name());
+    let left: Vec<_> = ["", "cells", "machines"].into_iter().flat_map(names).collect();
+    assert_eq!(left.len(), 6, "plan, info, two directories, two cells: {left:?}");
+    assert!(left.iter().all(|name| !name.to_string_lossy().starts_with('.')), "{left:?}");
+}
+
+#[test]
+fn a_machine_is_the_one_of_the_plan_or_refused() {
+    let at = tempfile::tempdir().unwrap();
+    let directory = create(&at.path().join("run")).unwrap();
+    directory.keep_machine("a", "cpus = 1").unwrap();
+    directory.keep_machine("a", "cpus = 1").unwrap();
+    let refused = directory.keep_machine("a", "cpus = 2").unwrap_err().to_string();
+    assert!(refused.contains("machines/a.toml: is not the machine of the plan"), "{refused}");
+    assert_eq!(fs::read_to_string(directory.machine("a")).unwrap(), "cpus = 1");
+}
+
 fn info_of_nothing() -> RunInfo {
     RunInfo::new(&plan(), &"0-1".parse().unwrap(), "", HostState::default())
 }
@@ -136,8 +163,9 @@ fn a_record_reads_back_as_it_was_kept() {
     let cell = schedule(&plan())[5];
     let samples = vec![GuestSample { operations: 3, wait_p99_ns: Some(7), ..GuestSample::default() }];
     let outcome = Outcome::Measured(samples);
+    let (load_before, others_share) = (Some(0.5), Some(0.25));
     let record =
-        CellRecord { cell, name: "x".to_owned(), began_unix_s: 1, took_ms: 2, load_before: Some(0.5), outcome };
+        CellRecord { cell, name: "x".to_owned(), began_unix_s: 1, took_ms: 2, load_before, others_share, outcome };
     directory.keep(&record).unwrap();
     assert_eq!(directory.cells().unwrap(), [record]);
 }

@@ -14,6 +14,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("a_report_to_a_device_that_is_full_is_an_error", kvm, report_to_device),
         trial("an_old_report_survives_a_disk_that_is_full", mounts, old_report),
         trial("a_console_that_fills_its_disk_ends_the_run_with_an_error", mounts, console),
+        trial("an_experiment_that_fills_its_disk_keeps_what_was_measured_and_goes_on", mounts, experiment),
         trial("a_decision_log_that_fills_its_disk_is_an_error", mounts, decision_log),
     ]
 }
@@ -39,6 +40,25 @@ fn says(ended: &Ended, parts: &[&str]) {
 
 const FULL: &str = "head -c 4096 /dev/zero >disk/full";
 const REPORT: [&str; 2] = ["--report=disk/run.json", "--probe=report report=none"];
+
+/// Room for the machines and a few cells. Then more room, and the experiment goes on: no cell has failed for want of it.
+fn experiment() {
+    let plan = "name = \"test\"\nrepetitions = 20\nwindow_ms = 20\novercommit = [2]\nworkloads = [\"ring\"]\n\
+                arms = [\"off\", \"act\"]\n[guests]\ncount = 1\nmemory_mib = 32\ncpus = \"0\"\n";
+    let script = format!(
+        "export VMM_CLAIMS_DIR=$PWD/claims\nmkdir disk\nmount -t tmpfs -o size=96k none disk\n\
+         printf '%s' '{plan}' >plan.toml\nstatus=0\n\"$0\" \"$@\" || status=$?\n\
+         echo \"kept $(ls disk/run/cells | wc -l), left $(ls -A disk/run disk/run/cells | grep -c '^\\.')\" >&2\n\
+         mount -o remount,size=16m disk\n\"$0\" experiment resume disk/run >&2\n\
+         echo \"then $(ls disk/run/cells | wc -l)\" >&2\nexit $status"
+    );
+    let ended = namespaces::after(&script, &["experiment", "run", "plan.toml", "--out", "disk/run"]).run().expect(1);
+    says(&ended, &["disk/run", "cannot be written: No space left on device", "`vmm experiment resume` goes on"]);
+    says(&ended, &[", left 0\n", "then 40\n", "[40/40]"]);
+    let kept = ended.errors.split_once("kept ").and_then(|(_, rest)| rest.split_once(',')).unwrap().0;
+    assert!((1..40).contains(&kept.parse::<u32>().unwrap()), "{}", ended.errors);
+    assert!(!ended.errors.contains("brought no number"), "{}", ended.errors);
+}
 
 fn report() {
     let ended = with_disk(4, FULL, &REPORT).expect(1);

@@ -17,6 +17,9 @@ pub fn side_by_side(base: &Analysis, other: &Analysis) -> String {
     for difference in base.run.host.differences(&other.run.host) {
         let _ = writeln!(text, "warning: the hosts differ: {difference}");
     }
+    for difference in base.run.program_differences(&other.run) {
+        let _ = writeln!(text, "warning: the programs differ: {difference}");
+    }
     for difference in plan_differences(base, other) {
         let _ = writeln!(text, "warning: the runs differ: {difference}");
     }
@@ -86,7 +89,6 @@ fn is_same(a: &Group, b: &Group) -> bool {
 
 fn plan_differences(base: &Analysis, other: &Analysis) -> Vec<String> {
     let rows = [
-        ("version of vmm", base.run.version.clone(), other.run.version.clone()),
         ("host CPUs", base.cpus.clone(), other.cpus.clone()),
         ("window, ms", base.window_ms.to_string(), other.window_ms.to_string()),
         ("plan", base.run.plan.clone(), other.run.plan.clone()),

@@ -65,18 +65,19 @@ pub fn csv(analysis: &Analysis) -> String {
 #[must_use]
 pub fn samples_csv(records: &[CellRecord]) -> String {
     let mut text = String::from(
-        "cell,name,warm_up,began_unix_s,load_before,guest,operations,seconds,operations_per_s,spin_seconds,wait_p50_ns,\
+        "cell,name,warm_up,began_unix_s,load_before,others_share,guest,operations,seconds,operations_per_s,spin_seconds,wait_p50_ns,\
          wait_p99_ns,wait_p999_ns,jain,ended_late_us,failure\r\n",
     );
     let count = |value: Option<u64>| value.map_or_else(String::new, |value| value.to_string());
     for record in records {
         let before = format!(
-            "{},{},{},{},{}",
+            "{},{},{},{},{},{}",
             record.cell.number,
             cell(&record.name),
             record.cell.is_warm_up,
             record.began_unix_s,
-            optional(record.load_before)
+            optional(record.load_before),
+            optional(record.others_share)
         );
         match &record.outcome {
             Outcome::Failed(why) => text.push_str(&format!("{before},,,,,,,,,,,{}\r\n", cell(why))),

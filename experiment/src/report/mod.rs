@@ -8,7 +8,9 @@ mod chart;
 mod csv;
 mod look;
 mod number;
+mod overview;
 mod page;
+mod scaling;
 mod table;
 
 pub use beside::side_by_side;

@@ -4,9 +4,10 @@
 use std::fmt::Write;
 
 use super::chart::{self, LEDGER, escaped};
+use super::overview::{self, Standing};
 use super::table::{self, BESIDE, THROUGHPUT};
-use super::{look, number};
-use crate::analysis::{Analysis, Group};
+use super::{look, number, scaling};
+use crate::analysis::Analysis;
 use crate::look::LookRecord;
 
 const STYLE: &str = "
@@ -23,6 +24,8 @@ svg .run{fill:#1f4e79;fill-opacity:.55}svg .far{fill:#fff;stroke:#b3261e;stroke-
 svg .error{stroke:#1d2530;stroke-width:1.4;fill:none}
 ul.legend{list-style:none;padding:0;display:flex;flex-wrap:wrap;gap:.3rem 1.2rem;font-size:.9rem}
 ul.legend i{display:inline-block;width:.9em;height:.9em;margin-right:.4em;border-radius:2px}
+table.glance{font-size:1rem}table.glance td{padding:.3rem 1rem;min-width:5.5rem}table.glance td:nth-child(-n+2){min-width:0}
+td.best{color:#1f7a3d;font-weight:700}
 p.note{color:#4a5563;max-width:75em}
 ";
 
@@ -36,6 +39,8 @@ pub fn html(analysis: &Analysis, close: Option<&LookRecord>) -> String {
          <p>{}</p>\n",
         escaped(&analysis.description)
     );
+    glance(&mut page, analysis);
+    page.push_str("<h2>How it was measured</h2>\n");
     list(&mut page, "facts", table::facts(analysis));
     let _ = writeln!(page, "<p class=\"note\">{}</p>", escaped(&table::legend(analysis)));
     for workload in table::workloads(analysis) {
@@ -57,6 +62,54 @@ pub fn html(analysis: &Analysis, close: Option<&LookRecord>) -> String {
     page
 }
 
+/// Every workload and ratio in a table of shares of the best arm, the darker the more is lost, and a sentence an arm.
+fn glance(page: &mut String, analysis: &Analysis) {
+    page.push_str(
+        "<div class=\"wide\"><table class=\"glance\">\n<tr><th>workload</th><th>ratio (guests of vCPUs)</th>",
+    );
+    overview::arms(analysis).iter().for_each(|arm| page.push_str(&format!("<th>{}</th>", escaped(arm))));
+    page.push_str("</tr>\n");
+    let mut before = "";
+    for group in &analysis.groups {
+        let first = if before == group.workload { "" } else { " class=\"first\"" };
+        before = &group.workload;
+        let _ =
+            write!(page, "<tr{first}><td>{}</td><td>{}</td>", escaped(&group.workload), escaped(&table::load(group)));
+        for row in &group.rows {
+            let standing = Standing::of(group, row);
+            let class = if standing == Standing::Best { " class=\"best\"" } else { "" };
+            let (shade, said) = (standing.shade(), escaped(&standing.text()));
+            let mean = number::optional(row.throughput.map(|summary| summary.mean), number::rate);
+            let _ = write!(
+                page,
+                "<td{class} style=\"background:rgba(209,73,91,{shade:.2})\" title=\"{mean} operations/s\">{said}</td>"
+            );
+        }
+        page.push_str("</tr>\n");
+    }
+    page.push_str("</table></div>\n");
+    scaling_lines(page, analysis);
+    list(page, "arms", overview::sentences(analysis));
+    let _ = writeln!(page, "<p class=\"note\">{}</p>", escaped(overview::LEGEND));
+}
+
+/// A picture a workload with a line an arm, if there is more than one ratio.
+fn scaling_lines(page: &mut String, analysis: &Analysis) {
+    let workloads = table::workloads(analysis);
+    if workloads.iter().all(|workload| table::groups(analysis, workload).len() < 2) {
+        return;
+    }
+    page.push_str(
+        "<h3>Operations a second by ratio, logarithmic: average and its 95 % interval</h3>\n<ul class=\"legend\">\n",
+    );
+    for (at, arm) in overview::arms(analysis).iter().enumerate() {
+        let _ = writeln!(page, "<li><i style=\"background:{}\"></i>{}</li>", scaling::colour(at), escaped(arm));
+    }
+    page.push_str("</ul>\n<div class=\"charts\">\n");
+    workloads.iter().for_each(|workload| page.push_str(&scaling::lines(workload, &table::groups(analysis, workload))));
+    page.push_str("</div>\n");
+}
+
 fn list(page: &mut String, class: &str, lines: impl IntoIterator<Item = String>) {
     let _ = writeln!(page, "<ul class=\"{class}\">");
     for line in lines {
@@ -67,7 +120,7 @@ fn list(page: &mut String, class: &str, lines: impl IntoIterator<Item = String>)
 
 fn section(page: &mut String, analysis: &Analysis, workload: &str) {
     let _ = writeln!(page, "<h2>{}</h2>", escaped(workload));
-    let groups: Vec<&Group> = analysis.groups.iter().filter(|group| group.workload == workload).collect();
+    let groups = table::groups(analysis, workload);
     page.push_str(
         "<h3>Operations a second of all guests: average, its 95 % interval, every run</h3>\n<div class=\"charts\">\n",
     );

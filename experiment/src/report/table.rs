@@ -5,6 +5,7 @@
 use std::fmt::Write;
 
 use super::number::{self, NOTHING, optional, percent, rate};
+use super::overview;
 use crate::analysis::{Analysis, Group, Row};
 use crate::stats::Method;
 
@@ -18,6 +19,7 @@ pub fn markdown(analysis: &Analysis) -> String {
     for line in facts(analysis) {
         let _ = writeln!(text, "- {line}");
     }
+    let _ = write!(text, "\n## At a glance\n\n{}", overview::markdown(analysis));
     for workload in workloads(analysis) {
         let _ = write!(text, "\n## {workload}\n\nOperations a second of all guests together; higher is better.\n\n");
         throughput(&mut text, analysis, workload);
@@ -36,8 +38,9 @@ pub(super) fn facts(analysis: &Analysis) -> Vec<String> {
         host.kvm_parameters.iter().map(|(name, value)| format!("{} {value}", short(name))).collect();
     let mut facts = vec![
         format!(
-            "vmm {}, Linux {}, KVM {}{}{}",
+            "vmm {}{}, Linux {}, KVM {}{}{}",
             analysis.run.version,
+            analysis.run.program.as_ref().map_or_else(String::new, |build| format!(" (build {build})")),
             known(&host.kernel),
             host.kvm,
             if parameters.is_empty() { "" } else { ", " },
@@ -63,11 +66,27 @@ pub(super) fn facts(analysis: &Analysis) -> Vec<String> {
             analysis.run.seed
         ),
     ];
+    for resumed in &analysis.run.resumed {
+        let changes = if resumed.changes.is_empty() {
+            "on the same host, by the same program".to_owned()
+        } else {
+            format!("differently from its beginning: {}", resumed.changes.join("; "))
+        };
+        facts.push(format!("gone on with after {} of {} cells, {changes}", resumed.done, analysis.cells));
+    }
     if analysis.done < analysis.cells {
         facts.push(format!("not complete: {} of {} cells are done", analysis.done, analysis.cells));
     }
     if let Some(load) = analysis.load_before {
         facts.push(format!("load average before the cells: {:.2} to {:.2}, mean {:.2}", load.min, load.max, load.mean));
+    }
+    if let Some(others) = &analysis.others {
+        facts.push(format!(
+            "others took {} of the host CPUs' time while cells ran, {} at most ({})",
+            percent(others.share.mean),
+            percent(others.share.max),
+            others.most_in
+        ));
     }
     facts
 }
@@ -87,10 +106,14 @@ pub(super) fn workloads(analysis: &Analysis) -> Vec<&str> {
     names
 }
 
+/// The ratios of a workload, in the order of the plan.
+pub(super) fn groups<'a>(analysis: &'a Analysis, workload: &str) -> Vec<&'a Group> {
+    analysis.groups.iter().filter(|group| group.workload == workload).collect()
+}
+
 /// The ratios of a workload with their arms.
 pub(super) fn rows<'a>(analysis: &'a Analysis, workload: &str) -> impl Iterator<Item = (&'a Group, &'a Row)> {
-    let groups = analysis.groups.iter().filter(move |group| group.workload == workload).collect::<Vec<_>>();
-    groups.into_iter().flat_map(|group| group.rows.iter().map(move |row| (group, row)))
+    groups(analysis, workload).into_iter().flat_map(|group| group.rows.iter().map(move |row| (group, row)))
 }
 
 /// `2x (1 of 4)`: ratio, guests and their vCPUs.
@@ -142,7 +165,7 @@ pub(super) fn throughput_cells(analysis: &Analysis, group: &Group, row: &Row) ->
 }
 
 /// Heads of the columns of [`beside_cells`].
-pub(super) const BESIDE: [&str; 11] = [
+pub(super) const BESIDE: [&str; 12] = [
     "ratio (guests of vCPUs)",
     "arm",
     "spinning",
@@ -153,6 +176,7 @@ pub(super) const BESIDE: [&str; 11] = [
     "pause events/s",
     "actions per operation",
     "boosted",
+    "bail-outs, why most",
     "windows differ by, ms",
 ];
 
@@ -169,8 +193,20 @@ pub(super) fn beside_cells(group: &Group, row: &Row) -> Vec<String> {
         format!("{:.0}", details.events_per_s),
         optional(details.actions_per_operation, |actions| format!("{actions:.3}")),
         optional(details.boosted_share, percent),
+        bailed(row),
         if group.guests > 1 { format!("{:.1}", details.ended_late_ms) } else { NOTHING.to_owned() },
     ]
+}
+
+/// `12345 (98 % nobody_waiting)`: bail-outs of all runs, and the most frequent reason.
+#[expect(clippy::cast_precision_loss, reason = "counts of runs of minutes are far below 2^53")]
+fn bailed(row: &Row) -> String {
+    let all: u64 = row.details.bailed.values().sum();
+    let most = row.details.bailed.iter().filter(|(_, count)| **count > 0).max_by_key(|(_, count)| **count);
+    most.map_or_else(
+        || NOTHING.to_owned(),
+        |(reason, count)| format!("{all} ({:.0} % {reason})", 100.0 * *count as f64 / all as f64),
+    )
 }
 
 fn head(text: &mut String, columns: &[&str]) {

@@ -29,7 +29,8 @@ fn made_up(factor: f64) -> (Analysis, Vec<CellRecord>) {
             let guest = GuestSample { operations: 10, seconds: 0.1, operations_per_s, vcpus, ..GuestSample::default() };
             let outcome = Outcome::Measured(vec![guest.clone(), guest]);
             let name = name(&plan, cell);
-            CellRecord { cell: *cell, name, began_unix_s: 0, took_ms: 150, load_before: Some(0.25), outcome }
+            let (load_before, others_share) = (Some(0.25), Some(if cell.number == 7 { 0.5 } else { 0.0 }));
+            CellRecord { cell: *cell, name, began_unix_s: 0, took_ms: 150, load_before, others_share, outcome }
         })
         .collect();
     let of = |load, arm, repetition: u32| {
@@ -82,6 +83,37 @@ fn an_analysis_of_nothing_says_nothing() {
 }
 
 #[test]
+fn an_arm_loses_only_where_that_is_shown() {
+    let (analysis, mut records) = made_up(1.0);
+    let best: Vec<_> = analysis.groups.iter().map(|group| group.best.as_deref()).collect();
+    assert_eq!(best, [Some("act"); 2]);
+    assert!(analysis.groups[0].rows[1].to_best.is_none());
+    let off = analysis.groups[1].rows[0].to_best.unwrap();
+    assert!(
+        (off.difference.ratio - 0.5).abs() < 0.02
+            && off.verdict == Verdict::Less
+            && off.p_corrected >= off.difference.p
+    );
+    let text = markdown(&analysis);
+    for part in [
+        "| ring | 2x (2 of 2) | 0.50 less | best | 0.51 less |",
+        "- act: best in 2 of 2, not shown to be less than the best in 0 more\n",
+        "- park: best in 0 of 2, not shown to be less than the best in 0 more; loses in 2: ring 1x (0.5",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    // What brought nothing in one run is not the best, whatever it brought in the others.
+    for record in records.iter_mut().filter(|record| record.cell.arm == 1 && record.cell.repetition == 2) {
+        let Outcome::Measured(samples) = &mut record.outcome else { continue };
+        samples.iter_mut().for_each(|guest| guest.operations_per_s = 0.0);
+    }
+    let plan = Plan::parse(PLAN, &"0-1".parse().unwrap()).unwrap();
+    let analysis = Analysis::new(&plan, &analysis.run, &records, records.len());
+    assert_ne!(analysis.groups[0].best.as_deref(), Some("act"));
+    assert!(markdown(&analysis).contains("loses in 2: ring 1x (nothing in a run)"), "{}", markdown(&analysis));
+}
+
+#[test]
 fn the_table_is_that_of_the_lists() {
     let text = markdown(&made_up(1.0).0);
     for part in [
@@ -92,6 +124,7 @@ fn the_table_is_that_of_the_lists() {
         "- ring 1x off #4: 4",
         "- ring 2x park #1: guest 1 <died>",
         "corrected for 4 comparisons",
+        "others took 1.2 % of the host CPUs' time while cells ran, 50.0 % at most (",
         "6 runs of 100 ms each after 1 that are not counted",
     ] {
         assert!(text.contains(part), "{part}: {text}");
@@ -114,7 +147,8 @@ fn a_page_needs_nothing_but_itself_and_text_stays_text() {
     for foreign in ["<script", "<link", "src=", "href=", "url("] {
         assert!(!page.contains(foreign), "{foreign}");
     }
-    assert_eq!(page.matches("<svg").count(), 7);
+    assert_eq!(page.matches("<svg").count(), 8);
+    assert!(page.contains("act 2x: ") && page.contains("ring by ratio"), "lines over the ratios");
     assert_eq!(page.matches("class=\"far\"").count(), 1);
     for tag in ["table", "svg", "div", "ul", "tr", "td"] {
         let opened = page.matches(&format!("<{tag}>")).count() + page.matches(&format!("<{tag} ")).count();

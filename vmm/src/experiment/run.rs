@@ -8,13 +8,16 @@ use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ::experiment::directory::{RunDirectory, RunInfo, unix_s};
+use ::experiment::directory::{Resumed, RunDirectory, RunInfo, unix_s};
 use ::experiment::host::{self, HostState};
-use ::experiment::lock::HostLock;
+use ::experiment::lock::{self, HostLock};
 use ::experiment::plan::{MONITOR_MIB, Plan, PlanError};
+use ::experiment::program::fingerprint;
 use ::experiment::runner::{self, CellEnd, Progress, RunEnd};
 use ::experiment::sample::Outcome;
 use ::experiment::schedule::{expected_ms, name, schedule};
+use topology::cpu_set::CpuSet;
+use topology::id::HostCpu;
 
 use super::cell::NativeBench;
 use super::{Answer, ExperimentError, machine, told};
@@ -36,30 +39,49 @@ pub(super) fn run(path: &Path, out: Option<&Path>, dry_run: bool) -> Result<Answ
     }
     let out = out.map_or_else(|| PathBuf::from(format!("{}-{}", plan.name, unix_s())), Path::to_path_buf);
     let _only = only_one(&plan, &out)?;
-    let host = HostState::of_this_host(&facts::kvm_kind().to_string());
-    let info = RunInfo::new(&plan, &allowed, env!("CARGO_PKG_VERSION"), host);
+    let info = info(&plan, &allowed);
     let directory = RunDirectory::create(&out, &text, &info)?;
     for (name, text) in &machines {
-        directory.write(&format!("machines/{name}.toml"), text.as_bytes())?;
+        directory.keep_machine(name, text)?;
     }
     carry_out(&directory, &plan)
 }
 
+/// What is to be known about a run that begins now.
+fn info(plan: &Plan, allowed: &CpuSet<HostCpu>) -> RunInfo {
+    let host = HostState::of_this_host(&facts::kvm_kind().to_string());
+    let program = std::env::current_exe().and_then(|path| fingerprint(&path)).ok();
+    RunInfo { program, ..RunInfo::new(plan, allowed, env!("CARGO_PKG_VERSION"), host) }
+}
+
 /// Goes on with a run.
 pub(super) fn resume(path: &Path) -> Result<Answer, ExperimentError> {
-    let (directory, plan, info) = RunDirectory::open(path)?;
+    let (directory, plan, mut begun) = RunDirectory::open(path)?;
     let _only = only_one(&plan, path)?;
     fits(&plan)?;
-    let host = HostState::of_this_host(&facts::kvm_kind().to_string());
-    for difference in info.host.differences(&host) {
-        tell(&format!("vmm: warning: the host is another than when the run began: {difference}\n"));
+    let refused = |fault| PlanError::Content { path: path.join("plan.toml"), fault: Box::new(fault) };
+    for (name, text) in &machine::all(&plan).map_err(refused)? {
+        directory.keep_machine(name, text)?;
     }
+    let now = info(&plan, &begun.allowed);
+    let mut changes = begun.host.differences(&now.host);
+    changes.extend(begun.program_differences(&now));
+    for change in &changes {
+        tell(&format!("vmm: warning: since the run began, this has changed: {change}\n"));
+    }
+    begun.resumed.push(Resumed { at_unix_s: now.began_unix_s, done: directory.cells()?.len(), changes });
+    directory.keep_info(&begun)?;
     carry_out(&directory, &plan)
 }
 
 fn only_one(plan: &Plan, out: &Path) -> Result<HostLock, ExperimentError> {
     let who = format!("process {}, plan {}, into {}", std::process::id(), plan.name, out.display());
-    Ok(HostLock::take(&Registry::of_this_user()?.experiment_lock(), &who)?)
+    let registry = Registry::of_this_user()?;
+    let lock = HostLock::take(&registry.experiment_lock(), &who)?;
+    for others in registry.experiment_locks_of_others() {
+        lock::is_free(&others)?;
+    }
+    Ok(lock)
 }
 
 /// Refuses guests that the host has no memory for. Where it does not say how much it has, nothing is refused.
@@ -79,6 +101,7 @@ fn fits(plan: &Plan) -> Result<(), ExperimentError> {
 
 fn carry_out(directory: &RunDirectory, plan: &Plan) -> Result<Answer, ExperimentError> {
     let _lock = directory.lock()?;
+    directory.sweep()?;
     let signals = EndingSignals::block().map_err(ExperimentError::Signals)?;
     // Guests inherit it: whatever their arm says about placement, they stay on these CPUs.
     affinity::pin_this_thread(plan.cpus.iter()).map_err(ExperimentError::Affinity)?;

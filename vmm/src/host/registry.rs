@@ -140,6 +140,18 @@ impl Registry {
         self.own.join("experiment")
     }
 
+    /// The same files of other users, as far as this user can see them: those of root, and for root those of all others.
+    #[must_use]
+    pub fn experiment_locks_of_others(&self) -> Vec<PathBuf> {
+        let mut directories = self.others.clone();
+        if self.own == Path::new(SYSTEM) {
+            // Where systemd-logind has them; elsewhere root sees none.
+            let users = fs::read_dir("/run/user").into_iter().flatten().flatten();
+            directories.extend(users.map(|user| user.path().join("vmm")));
+        }
+        directories.into_iter().map(|directory| directory.join("experiment")).collect()
+    }
+
     /// A registry in one directory.
     #[must_use]
     pub fn at(directory: PathBuf) -> Self {

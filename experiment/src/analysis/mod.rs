@@ -4,6 +4,8 @@
 //! Pure. Invariant: every measured run is counted, those that lie far from the others too; warm-ups and failed cells are
 //! never counted and always listed. Keys are only added to.
 
+mod best;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -43,10 +45,31 @@ pub struct Analysis {
     pub comparisons: usize,
     /// Load average of the host before the cells; absent if it could not be read.
     pub load_before: Option<Summary>,
+    /// What others took of the host CPUs while cells ran; absent if it could not be read.
+    #[serde(default)]
+    pub others: Option<Others>,
     /// A group a workload and ratio, in the order of the plan.
     pub groups: Vec<Group>,
     /// Cells that brought no number, and why.
     pub failures: Vec<Failure>,
+}
+
+/// What others than the guests and this program took of the time of the host CPUs while cells ran.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Others {
+    /// Shares of the cells, from 0 to 1.
+    pub share: Summary,
+    /// The name of the cell that was disturbed most.
+    pub most_in: String,
+}
+
+impl Others {
+    fn of(records: &[CellRecord]) -> Option<Self> {
+        let known = || records.iter().filter_map(|record| record.others_share.map(|share| (share, &record.name)));
+        let share = Summary::of(&known().map(|(share, _)| share).collect::<Vec<_>>())?;
+        let (_, name) = known().max_by(|(a, _), (b, _)| a.total_cmp(b))?;
+        Some(Self { share, most_in: name.clone() })
+    }
 }
 
 /// A cell that brought no number.
@@ -69,6 +92,9 @@ pub struct Group {
     pub guests: u32,
     /// vCPUs of each.
     pub vcpus: u32,
+    /// The arm with the greatest geometric mean; absent if no arm has a number above 0 in every run.
+    #[serde(default)]
+    pub best: Option<String>,
     /// A row an arm, in the order of the plan.
     pub rows: Vec<Row>,
 }
@@ -101,20 +127,30 @@ pub struct Row {
     pub change_percent: Option<f64>,
     /// How it compares with the baseline; absent for the baseline itself and where that cannot be said.
     pub comparison: Option<Comparison>,
+    /// How it compares with the best arm of the group; absent for that arm itself and where it cannot be said.
+    #[serde(default)]
+    pub to_best: Option<Comparison>,
     /// Beside the throughput.
     pub details: Details,
 }
 
-/// A comparison with the baseline.
+/// A comparison with the baseline, or with the best arm.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
     /// The test.
     #[serde(flatten)]
     pub difference: Difference,
-    /// Its probability, corrected for all comparisons of the run (Holm).
+    /// Its probability, corrected for all comparisons of the run with baselines, or with best arms (Holm).
     pub p_corrected: f64,
     /// What follows.
     pub verdict: Verdict,
+}
+
+impl Comparison {
+    /// Nothing follows before the probability is corrected.
+    const fn uncorrected(difference: Difference) -> Self {
+        Self { difference, p_corrected: difference.p, verdict: Verdict::NoDifferenceShown }
+    }
 }
 
 /// Means over the runs, but where something else is said. What a workload does not time is absent.
@@ -152,16 +188,19 @@ impl Analysis {
         for (workload_at, workload) in plan.workloads.iter().enumerate() {
             for (load_at, load) in plan.loads.iter().enumerate() {
                 let of_arm = |arm| counted(records, (workload_at, load_at, arm));
+                let mut rows = rows(plan, (0..plan.arms.len()).map(of_arm).collect());
                 groups.push(Group {
                     workload: workload.name.clone(),
                     ratio: load.ratio.value(),
                     guests: load.guests.count,
                     vcpus: load.guests.vcpus,
-                    rows: rows(plan, (0..plan.arms.len()).map(of_arm).collect()),
+                    best: best::compare_with_best(&mut rows),
+                    rows,
                 });
             }
         }
-        let comparisons = correct(&mut groups);
+        let comparisons = correct(&mut groups, |row| row.comparison.as_mut());
+        correct(&mut groups, |row| row.to_best.as_mut());
         let loads: Vec<f64> = records.iter().filter_map(|record| record.load_before).collect();
         Self {
             schema: 1,
@@ -176,6 +215,7 @@ impl Analysis {
             done: records.len(),
             comparisons,
             load_before: Summary::of(&loads),
+            others: Others::of(records),
             groups,
             failures: failures(records),
         }
@@ -216,19 +256,15 @@ fn rows(plan: &Plan, arms: Vec<Vec<Counted<'_>>>) -> Vec<Row> {
         let (of_arm, runs) = (&values[at], &arms[at]);
         let change = |mean: f64| base_mean.map(|base| 100.0 * (mean - base) / base);
         let difference = (at != plan.baseline).then(|| compare(of_arm, base)).flatten();
-        let uncorrected = |difference: Difference| Comparison {
-            difference,
-            p_corrected: difference.p,
-            verdict: Verdict::NoDifferenceShown,
-        };
         Row {
             arm: plan.arms[at].name.clone(),
             throughput: Summary::of(&rates(of_arm)),
             interval: bootstrap_mean(&rates(of_arm), CONFIDENCE, plan.seed),
             change_percent: mean(of_arm).and_then(change),
-            comparison: difference.map(uncorrected),
+            comparison: difference.map(Comparison::uncorrected),
             details: details(runs),
             values: of_arm.clone(),
+            to_best: None,
         }
     };
     (0..arms.len()).map(row).collect()
@@ -262,10 +298,9 @@ fn compare(arm: &[Value], base: &[Value]) -> Option<Difference> {
     compare_paired(&pairs).or_else(|| compare_unpaired(&rates(arm), &rates(base)))
 }
 
-/// Corrects the probabilities of all comparisons for their number, which it gives.
-fn correct(groups: &mut [Group]) -> usize {
-    let mut all: Vec<&mut Comparison> =
-        groups.iter_mut().flat_map(|group| &mut group.rows).filter_map(|row| row.comparison.as_mut()).collect();
+/// Corrects the probabilities of all comparisons of one kind for their number, which it gives.
+fn correct(groups: &mut [Group], which: impl Fn(&mut Row) -> Option<&mut Comparison>) -> usize {
+    let mut all: Vec<&mut Comparison> = groups.iter_mut().flat_map(|group| &mut group.rows).filter_map(which).collect();
     let corrected = stats::holm(&all.iter().map(|one| one.difference.p).collect::<Vec<_>>());
     for (comparison, p) in all.iter_mut().zip(corrected) {
         comparison.p_corrected = p;
