@@ -88,12 +88,6 @@ pub fn load() -> Option<f64> {
     read("/proc/loadavg")?.split_whitespace().next()?.parse().ok()
 }
 
-/// Memory that new programs can have, in MiB (Linux `Documentation/filesystems/proc.rst`, MemAvailable).
-#[must_use]
-pub fn available_mib() -> Option<u64> {
-    mib(&read("/proc/meminfo")?, "MemAvailable")
-}
-
 fn read(path: &str) -> Option<String> {
     fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
 }
@@ -103,7 +97,8 @@ fn field(text: &str, name: &str) -> Option<String> {
     Some(line.trim_start_matches([' ', '\t', ':']).trim().to_owned())
 }
 
-fn mib(meminfo: &str, name: &str) -> Option<u64> {
+/// A size in `/proc/meminfo`, in MiB.
+pub(crate) fn mib(meminfo: &str, name: &str) -> Option<u64> {
     let kib: u64 = field(meminfo, name)?.split_whitespace().next()?.parse().ok()?;
     Some(kib / 1024)
 }

@@ -13,6 +13,7 @@ pub mod directory;
 pub mod host;
 pub mod lock;
 pub mod look;
+pub mod memory;
 mod others;
 pub mod plan;
 pub mod program;

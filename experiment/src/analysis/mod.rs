@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::directory::RunInfo;
-use crate::plan::Plan;
+use crate::plan::{ArmSettings, Plan};
 use crate::sample::{CellRecord, GuestSample, Outcome};
 use crate::stats::{self, Difference, Interval, Summary, Verdict, bootstrap_mean, compare_paired, compare_unpaired};
 
@@ -33,6 +33,9 @@ pub struct Analysis {
     pub warm_up: u32,
     /// The arm that the others are compared with.
     pub baseline: String,
+    /// What each arm changes about a machine.
+    #[serde(default)]
+    pub arms: BTreeMap<String, ArmSettings>,
     /// Host CPUs that all guests shared, as a list.
     pub cpus: String,
     /// The run: seed, host, versions.
@@ -209,6 +212,7 @@ impl Analysis {
             repetitions: plan.repetitions,
             warm_up: plan.warm_up,
             baseline: plan.arms[plan.baseline].name.clone(),
+            arms: plan.arms.iter().map(|arm| (arm.name.clone(), arm.settings.clone())).collect(),
             cpus: plan.cpus.to_string(),
             run: run.clone(),
             cells,

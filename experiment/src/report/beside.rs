@@ -8,6 +8,7 @@ use std::fmt::Write;
 
 use super::number::{NOTHING, change, factor, optional, probability, rate};
 use crate::analysis::{Analysis, Group, Row};
+use crate::plan::ArmSettings;
 use crate::stats::{Verdict, compare_unpaired, holm};
 
 /// Both runs as text, `other` measured against `base`.
@@ -87,6 +88,12 @@ fn is_same(a: &Group, b: &Group) -> bool {
     (&a.workload, a.guests, a.vcpus) == (&b.workload, b.guests, b.vcpus) && (a.ratio - b.ratio).abs() < 1e-9
 }
 
+/// What an arm changes, in one line.
+fn shown(settings: &ArmSettings) -> String {
+    let text = serde_json::to_string(settings).expect("invariant: plain data is JSON");
+    text.replace('"', "")
+}
+
 fn plan_differences(base: &Analysis, other: &Analysis) -> Vec<String> {
     let rows = [
         ("host CPUs", base.cpus.clone(), other.cpus.clone()),
@@ -95,6 +102,10 @@ fn plan_differences(base: &Analysis, other: &Analysis) -> Vec<String> {
     ];
     let mut lines: Vec<String> =
         rows.into_iter().filter(|(_, a, b)| a != b).map(|(what, a, b)| format!("{what}: {a} and {b}")).collect();
+    for (name, settings) in &base.arms {
+        let changed = other.arms.get(name).filter(|other| *other != settings);
+        lines.extend(changed.map(|other| format!("arm {name}: {} and {}", shown(settings), shown(other))));
+    }
     let common = pairs(base, other).len();
     let of = |analysis: &Analysis| analysis.groups.iter().map(|group| group.rows.len()).sum::<usize>();
     if common < of(base) || common < of(other) {

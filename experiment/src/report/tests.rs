@@ -178,8 +178,12 @@ fn two_runs_are_compared_with_a_warning_where_hosts_differ() {
     assert!(text.contains("more") && text.lines().filter(|line| line.starts_with("| ring")).count() == 6, "{text}");
     assert!(!side_by_side(&base, &base).contains("more"));
     other.run.host.kernel = Some("9.9".to_owned());
+    other.run.program = Some("0123".to_owned());
+    other.arms.get_mut("act").unwrap().halt_poll = Some(0);
     other.groups.pop();
     let text = side_by_side(&base, &other);
     assert!(text.contains("the hosts differ: kernel: unknown and 9.9"), "{text}");
+    assert!(text.contains("the programs differ: build of vmm: unknown and 0123"), "{text}");
+    assert!(text.contains("the runs differ: arm act: {pause:act} and {pause:act,halt_poll:0}"), "{text}");
     assert!(text.contains("3 arms are in both, of 6 and 3"), "{text}");
 }

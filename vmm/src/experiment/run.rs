@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ::experiment::directory::{Resumed, RunDirectory, RunInfo, unix_s};
-use ::experiment::host::{self, HostState};
+use ::experiment::host::HostState;
 use ::experiment::lock::{self, HostLock};
+use ::experiment::memory;
 use ::experiment::plan::{MONITOR_MIB, Plan, PlanError};
 use ::experiment::program::fingerprint;
 use ::experiment::runner::{self, CellEnd, Progress, RunEnd};
@@ -87,7 +88,7 @@ fn only_one(plan: &Plan, out: &Path) -> Result<HostLock, ExperimentError> {
 /// Refuses guests that the host has no memory for. Where it does not say how much it has, nothing is refused.
 fn fits(plan: &Plan) -> Result<(), ExperimentError> {
     let (needed_mib, guests) = plan.most_memory();
-    match host::available_mib() {
+    match memory::available_mib() {
         Some(available_mib) if needed_mib > available_mib => Err(ExperimentError::Memory {
             count: guests.count,
             memory_mib: guests.memory_mib,
