@@ -286,7 +286,10 @@ fn refused() {
         (RING.replace("[2]", "[2, 2.0]"), "line 5: overcommit: `2x` is named twice"),
         (RING.replace("\"act\"", "\"off\""), "line 7: arms: `off` is named twice"),
         (RING.to_owned() + "\nbaseline = \"park\"", "line 8: baseline: there is no arm `park`"),
-        (RING.to_owned() + "\nrepetition = 3", "line 8: unknown field `repetition`"),
+        (
+            RING.to_owned() + "\nrepetition = 3",
+            "line 8: repetition: there is no key `repetition`, did you mean `repetitions`?",
+        ),
         (RING.replace("[2]", "[64]"), "are available; lower memory_mib or the ratio"),
     ] {
         let text = plan(100, 1, &rest).replace("memory_mib = 32", "memory_mib = 1048576") + "vcpus = 1\n";

@@ -269,7 +269,7 @@ fn look(
     Ok(Look { workload, load, arm })
 }
 
-fn unknown(what: &'static str, name: &str, known: &[&str]) -> Problem {
+pub(super) fn unknown(what: &'static str, name: &str, known: &[&str]) -> Problem {
     let distance = |other: &str| strsim::damerau_levenshtein(name, other);
     let near = known.iter().filter(|other| distance(other) <= (other.len() / 3).max(1));
     let nearest = near.min_by_key(|other| distance(other));

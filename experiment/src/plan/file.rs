@@ -7,6 +7,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::arm::ArmSettings;
+use super::check::unknown;
 use super::error::{PlanFault, Problem};
 
 #[derive(Deserialize)]
@@ -96,12 +97,18 @@ fn one() -> u64 {
 pub(super) fn parse(text: &str) -> Result<PlanFile, PlanFault> {
     toml::from_str(text).map_err(|error| {
         let start = error.span().map_or(0, |span| span.start.min(text.len()));
-        PlanFault {
-            line: line_of(text, start),
-            key: key_at(text, start),
-            problem: Problem::Text(error.message().trim().replace('\n', "; ")),
-        }
+        PlanFault { line: line_of(text, start), key: key_at(text, start), problem: problem(error.message()) }
     })
+}
+
+/// An unknown key with the nearest known one; anything else in the words of the parser.
+fn problem(message: &str) -> Problem {
+    // serde: "unknown field `a`, expected one of `b`, `c`".
+    let mut quoted = message.split('`').skip(1).step_by(2);
+    match (message.starts_with("unknown field `"), quoted.next()) {
+        (true, Some(name)) => unknown("key", name, &quoted.collect::<Vec<_>>()),
+        _ => Problem::Text(message.trim().replace('\n', "; ")),
+    }
 }
 
 /// The line, from 1, of a place in a text.

@@ -68,7 +68,7 @@ fn what_is_wrong_is_named_with_line_and_key() {
     for (line, other, at, key, part) in [
         ("repetitions = 3", "repetitions = 0", 3, "repetitions", "0 is outside 1 to 1000"),
         ("repetitions = 3", "repetitions = -1", 3, "repetitions", "-1"),
-        ("repetitions = 3", "repetitons = 3", 3, "repetitons", "unknown field `repetitons`"),
+        ("repetitions = 3", "repetitons = 3", 3, "repetitons", "did you mean `repetitions`?"),
         ("window_ms = 200", "window_ms = 5", 5, "window_ms", "outside 10 to 300000"),
         ("window_ms = 200", "window_ms = 20000\ntime_limit_s = 20", 6, "time_limit_s", "20 is outside 21 to 3600"),
         ("[1, 1.5, 4]", "[1, 1.25]", 6, "overcommit", "1.25x of 2 host CPUs is no whole number"),
@@ -89,7 +89,7 @@ fn what_is_wrong_is_named_with_line_and_key() {
         ("count = 1", "count = 1\ncpus = \"\"", 13, "cpus", "is empty"),
         ("count = 1", "count = 1\ncpus = \"x\"", 13, "cpus", "neither a number nor a range"),
         ("name = \"wide\"", "name = \"a/b\"", 20, "name", "`a/b` is no name"),
-        ("placement = ", "placment = ", 22, "placment", "unknown field"),
+        ("placement = ", "placment = ", 22, "placment", "did you mean `placement`?"),
         ("name = \"quick\"", "name = \"../x\"", 1, "name", "is no name"),
     ] {
         let fault = fault(&with(line, other));

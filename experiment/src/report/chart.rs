@@ -6,6 +6,7 @@
 use std::fmt::Write;
 
 use super::number::rate;
+use super::scaling::colour;
 use crate::analysis::{Group, Row};
 
 const WIDTH: f64 = 460.0;
@@ -47,13 +48,13 @@ pub(super) fn throughput(group: &Group, title: &str) -> String {
     let scale = (WIDTH - LEFT - RIGHT) / tops.fold(f64::MIN_POSITIVE, f64::max);
     let mut svg = open(title, group.rows.len());
     for (at, row) in (0_u32..).zip(&group.rows) {
-        bar(&mut svg, row, TOP + ROW * f64::from(at), scale);
+        bar(&mut svg, row, (TOP + ROW * f64::from(at), scale), colour(at as usize));
     }
     svg.push_str("</svg>\n");
     svg
 }
 
-fn bar(svg: &mut String, row: &Row, y: f64, scale: f64) {
+fn bar(svg: &mut String, row: &Row, (y, scale): (f64, f64), colour: &str) {
     let middle = y + ROW / 2.0;
     let _ = writeln!(svg, "<text x=\"4\" y=\"{:.1}\">{}</text>", middle + 4.0, escaped(&row.arm));
     let Some(summary) = row.throughput else {
@@ -63,7 +64,8 @@ fn bar(svg: &mut String, row: &Row, y: f64, scale: f64) {
     let x = |value: f64| LEFT + value * scale;
     let _ = writeln!(
         svg,
-        "<rect x=\"{LEFT}\" y=\"{:.1}\" width=\"{:.2}\" height=\"{:.1}\" class=\"bar\"/>",
+        "<rect x=\"{LEFT}\" y=\"{:.1}\" width=\"{:.2}\" height=\"{:.1}\" class=\"bar\" \
+         fill=\"{colour}\"/>",
         y + 5.0,
         summary.mean * scale,
         ROW - 10.0

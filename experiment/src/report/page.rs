@@ -19,12 +19,14 @@ th,td{padding:.25rem .6rem;text-align:right;white-space:nowrap}th{white-space:no
 border-bottom:2px solid #d8dde4;font-weight:600}td:nth-child(-n+2),th:nth-child(-n+2){text-align:left}
 tr.first td{border-top:1px solid #d8dde4}td.more{color:#1f7a3d;font-weight:600}td.less{color:#b3261e;font-weight:600}
 div.wide{overflow-x:auto}div.charts{display:flex;flex-wrap:wrap;gap:1rem 2rem}
-svg{font:13px system-ui,sans-serif;fill:#1d2530}svg .head{font-weight:600}svg .dim{fill:#8a94a3}svg .bar{fill:#a9c7e8}
+svg{font:13px system-ui,sans-serif;fill:#1d2530}svg .head{font-weight:600}svg .dim{fill:#8a94a3}svg .bar{fill-opacity:.4}
 svg .run{fill:#1f4e79;fill-opacity:.55}svg .far{fill:#fff;stroke:#b3261e;stroke-width:1.5}
 svg .error{stroke:#1d2530;stroke-width:1.4;fill:none}
 ul.legend{list-style:none;padding:0;display:flex;flex-wrap:wrap;gap:.3rem 1.2rem;font-size:.9rem}
 ul.legend i{display:inline-block;width:.9em;height:.9em;margin-right:.4em;border-radius:2px}
-table.glance{font-size:1rem}table.glance td{padding:.3rem 1rem;min-width:5.5rem}table.glance td:nth-child(-n+2){min-width:0}
+table.glance{font-size:.95rem}table.glance td{padding:.3rem .8rem;min-width:4.5rem}div.glance{display:flex;flex-wrap:wrap;
+gap:1rem 2rem}div.lines{max-width:600px}p.warning{border-left:4px solid #d1495b;padding:.2rem .8rem;background:#fbeef0}
+table.glance td:nth-child(-n+2){min-width:0}
 td.best{color:#1f7a3d;font-weight:700}
 p.note{color:#4a5563;max-width:75em}
 ";
@@ -64,17 +66,29 @@ pub fn html(analysis: &Analysis, close: Option<&LookRecord>) -> String {
 
 /// Every workload and ratio in a table of shares of the best arm, the darker the more is lost, and a sentence an arm.
 fn glance(page: &mut String, analysis: &Analysis) {
-    page.push_str(
-        "<div class=\"wide\"><table class=\"glance\">\n<tr><th>workload</th><th>ratio (guests of vCPUs)</th>",
-    );
-    overview::arms(analysis).iter().for_each(|arm| page.push_str(&format!("<th>{}</th>", escaped(arm))));
+    if let Some(warning) = table::not_quiet(analysis) {
+        let _ = writeln!(page, "<p class=\"warning\">{}</p>", escaped(&warning));
+    }
+    page.push_str("<div class=\"glance\">\n");
+    standings(page, analysis);
+    scaling_lines(page, analysis);
+    page.push_str("</div>\n");
+    list(page, "arms", overview::sentences(analysis));
+    let _ = writeln!(page, "<p class=\"note\">{}</p>", escaped(overview::LEGEND));
+}
+
+fn standings(page: &mut String, analysis: &Analysis) {
+    page.push_str("<div class=\"wide\"><table class=\"glance\">\n<tr>");
+    let heads = ["workload", "ratio (guests of vCPUs)"];
+    heads.into_iter().chain(overview::arms(analysis)).for_each(|head| {
+        let _ = write!(page, "<th>{}</th>", escaped(head));
+    });
     page.push_str("</tr>\n");
     let mut before = "";
     for group in &analysis.groups {
         let first = if before == group.workload { "" } else { " class=\"first\"" };
         before = &group.workload;
-        let _ =
-            write!(page, "<tr{first}><td>{}</td><td>{}</td>", escaped(&group.workload), escaped(&table::load(group)));
+        let _ = write!(page, "<tr{first}><td>{}</td><td>{}</td>", escaped(before), escaped(&table::load(group)));
         for row in &group.rows {
             let standing = Standing::of(group, row);
             let class = if standing == Standing::Best { " class=\"best\"" } else { "" };
@@ -88,9 +102,6 @@ fn glance(page: &mut String, analysis: &Analysis) {
         page.push_str("</tr>\n");
     }
     page.push_str("</table></div>\n");
-    scaling_lines(page, analysis);
-    list(page, "arms", overview::sentences(analysis));
-    let _ = writeln!(page, "<p class=\"note\">{}</p>", escaped(overview::LEGEND));
 }
 
 /// A picture a workload with a line an arm, if there is more than one ratio.
@@ -100,14 +111,15 @@ fn scaling_lines(page: &mut String, analysis: &Analysis) {
         return;
     }
     page.push_str(
-        "<h3>Operations a second by ratio, logarithmic: average and its 95 % interval</h3>\n<ul class=\"legend\">\n",
+        "<div class=\"lines\">\n<h3>Operations a second by ratio, logarithmic: average and its 95 % interval</h3>\n<ul \
+         class=\"legend\">\n",
     );
     for (at, arm) in overview::arms(analysis).iter().enumerate() {
         let _ = writeln!(page, "<li><i style=\"background:{}\"></i>{}</li>", scaling::colour(at), escaped(arm));
     }
     page.push_str("</ul>\n<div class=\"charts\">\n");
     workloads.iter().for_each(|workload| page.push_str(&scaling::lines(workload, &table::groups(analysis, workload))));
-    page.push_str("</div>\n");
+    page.push_str("</div>\n</div>\n");
 }
 
 fn list(page: &mut String, class: &str, lines: impl IntoIterator<Item = String>) {

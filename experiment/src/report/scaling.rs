@@ -9,8 +9,8 @@ use super::chart::escaped;
 use super::number::rate;
 use crate::analysis::{Group, Row};
 
-const WIDTH: f64 = 340.0;
-const HEIGHT: f64 = 250.0;
+const WIDTH: f64 = 290.0;
+const HEIGHT: f64 = 215.0;
 const LEFT: f64 = 58.0;
 const RIGHT: f64 = 12.0;
 const TOP: f64 = 30.0;

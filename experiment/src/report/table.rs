@@ -19,7 +19,8 @@ pub fn markdown(analysis: &Analysis) -> String {
     for line in facts(analysis) {
         let _ = writeln!(text, "- {line}");
     }
-    let _ = write!(text, "\n## At a glance\n\n{}", overview::markdown(analysis));
+    let warning = not_quiet(analysis).map_or_else(String::new, |warning| format!("**{warning}**\n\n"));
+    let _ = write!(text, "\n## At a glance\n\n{warning}{}", overview::markdown(analysis));
     for workload in workloads(analysis) {
         let _ = write!(text, "\n## {workload}\n\nOperations a second of all guests together; higher is better.\n\n");
         throughput(&mut text, analysis, workload);
@@ -89,6 +90,17 @@ pub(super) fn facts(analysis: &Analysis) -> Vec<String> {
         ));
     }
     facts
+}
+
+/// A warning if others took so much of the host CPUs that the arms may have been measured beside different hosts.
+pub(super) fn not_quiet(analysis: &Analysis) -> Option<String> {
+    /// A quiet host has a per cent of its own housekeeping.
+    const QUIET: f64 = 0.05;
+    let share = analysis.others.as_ref()?.share;
+    let (mean, most) = (percent(share.mean), percent(share.max));
+    (share.mean > QUIET).then(|| {
+        format!("The host was not quiet: others took {mean} of its CPUs' time while cells ran, {most} at most.")
+    })
 }
 
 fn short(parameter: &str) -> &str {
