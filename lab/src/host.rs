@@ -66,6 +66,7 @@ pub struct Lab<'a> {
     distances: Vec<Distance>,
     memory_mib: u32,
     pause_filter: bool,
+    counted_time: bool,
     threading: Option<Threading>,
     /// Program here, path there.
     programs: Vec<(PathBuf, String)>,
@@ -92,6 +93,7 @@ impl<'a> Lab<'a> {
             distances: Vec::new(),
             memory_mib: MEMORY_DEFAULT_MIB,
             pause_filter: false,
+            counted_time: false,
             threading: None,
             programs: Vec::new(),
             files: Vec::new(),
@@ -127,6 +129,15 @@ impl<'a> Lab<'a> {
     #[must_use]
     pub fn pause_filter(mut self, on: bool) -> Self {
         self.pause_filter = on;
+        self
+    }
+
+    /// Whether time on the host passes with the instructions it executes and not with ours. Runs of the same program then
+    /// take the same time to a thousandth, however busy this machine is; a figure is work, counted in instructions. One
+    /// processor only.
+    #[must_use]
+    pub fn counted_time(mut self, on: bool) -> Self {
+        self.counted_time = on;
         self
     }
 
@@ -263,8 +274,13 @@ impl<'a> Lab<'a> {
         let directory = tempfile::Builder::new().prefix("vmm-lab-").tempdir().map_err(write)?;
         std::fs::write(directory.path().join("initramfs"), initramfs).map_err(write)?;
         let ports = PortFiles::in_directory(directory.path());
-        let Self { memory_mib, pause_filter, .. } = *self;
-        let machine = Machine { shape, memory_mib, numa, pause_filter, threading, tsc_khz: tsc::stated_khz() };
+        let Self { memory_mib, pause_filter, counted_time, .. } = *self;
+        if counted_time && threading == Threading::Multi {
+            return Err(Unsound::CountedTime { cpus: shape.cpus() }.into());
+        }
+        // The counter counts nanoseconds where these are counted instructions.
+        let tsc_khz = tsc::stated_khz().filter(|_| !counted_time);
+        let machine = Machine { shape, memory_mib, numa, pause_filter, counted_time, threading, tsc_khz };
         Ok(Prepared { machine, emulator, kernel, ports, directory })
     }
 }

@@ -111,6 +111,8 @@ pub(crate) struct Machine {
     pub(crate) memory_mib: u32,
     pub(crate) numa: Option<NumaLayout>,
     pub(crate) pause_filter: bool,
+    /// Time passes with the instructions executed.
+    pub(crate) counted_time: bool,
     pub(crate) threading: Threading,
     /// Rate of the time-stamp counter, where it is known.
     pub(crate) tsc_khz: Option<u32>,
@@ -149,6 +151,10 @@ impl PortFiles {
     }
 }
 
+/// Where time is counted in instructions, each takes two to the power of this in nanoseconds: 250 million a second, which the
+/// emulator does not reach on any machine seen, so that its clock never runs ahead of the real one.
+const INSTRUCTION_NS_LOG2: u32 = 2;
+
 /// All arguments for one start.
 pub(crate) fn arguments(machine: &Machine, ports: &Ports, kernel: &Path, initramfs: &Path) -> Vec<OsString> {
     let mut out: Vec<OsString> = Vec::new();
@@ -157,6 +163,9 @@ pub(crate) fn arguments(machine: &Machine, ports: &Ports, kernel: &Path, initram
     add("-accel", format!("tcg,thread={thread},tb-size={TRANSLATION_BUFFER_MIB}"));
     let pause = if machine.pause_filter { ",+pause-filter,+pfthreshold,x-force-features=on" } else { "" };
     add("-cpu", format!("{CPU}{pause}"));
+    if machine.counted_time {
+        add("-icount", format!("shift={INSTRUCTION_NS_LOG2},align=off"));
+    }
     add("-M", "q35".to_owned());
     add("-m", machine.memory_mib.to_string());
     let HostShape { sockets, dies, cores, threads } = machine.shape;
@@ -214,7 +223,15 @@ mod tests {
     fn machine() -> Machine {
         let numa = None;
         let threading = Threading::Single;
-        Machine { shape: HostShape::ONE_CPU, memory_mib: 3072, numa, pause_filter: false, threading, tsc_khz: None }
+        Machine {
+            shape: HostShape::ONE_CPU,
+            memory_mib: 3072,
+            numa,
+            pause_filter: false,
+            counted_time: false,
+            threading,
+            tsc_khz: None,
+        }
     }
 
     fn text(machine: &Machine) -> String {
@@ -248,6 +265,12 @@ mod tests {
     fn the_pause_filter_is_forced_on() {
         let machine = Machine { pause_filter: true, ..machine() };
         assert!(text(&machine).contains("-cpu max,+svm,-xsave,+pause-filter,+pfthreshold,x-force-features=on "));
+    }
+
+    #[test]
+    fn time_by_instructions_is_asked_for_by_its_rate() {
+        let machine = Machine { counted_time: true, ..machine() };
+        assert!(text(&machine).contains(" -icount shift=2,align=off "));
     }
 
     #[test]

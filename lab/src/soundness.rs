@@ -87,6 +87,14 @@ pub enum Unsound {
         /// Processors asked for.
         cpus: u32,
     },
+    /// Instructions are counted on one thread only.
+    #[error(
+        "{cpus} emulated processors with time by instructions: QEMU counts them on one thread only; use one processor"
+    )]
+    CountedTime {
+        /// Processors asked for.
+        cpus: u32,
+    },
     /// Never measured, so nothing can be said for it.
     #[error("QEMU {version} was never measured as a lab; use {QEMU_OLDEST} or later")]
     UnknownQemu {

@@ -13,7 +13,7 @@ use crate::host::{self, sum};
 const LIMIT: Duration = Duration::from_secs(400);
 
 /// Fails with `what` unless it holds.
-fn must(holds: bool, what: impl FnOnce() -> String) -> Result<(), Failed> {
+pub(crate) fn must(holds: bool, what: impl FnOnce() -> String) -> Result<(), Failed> {
     if holds { Ok(()) } else { Err(what().into()) }
 }
 

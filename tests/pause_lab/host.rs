@@ -19,8 +19,22 @@ pub(crate) struct Files(BTreeMap<String, Vec<u8>>);
 
 /// Runs a script on the host; `files` are there beside the monitor.
 pub(crate) fn run(script: &str, files: &[(String, Vec<u8>)], limit: Duration) -> Result<Files, Failed> {
+    run_on(Lab::new, script, files, limit)
+}
+
+/// The same where time is counted in instructions, so that figures can be compared.
+pub(crate) fn run_counted(script: &str, files: &[(String, Vec<u8>)], limit: Duration) -> Result<Files, Failed> {
+    run_on(|| Lab::new().counted_time(true), script, files, limit)
+}
+
+fn run_on<'a>(
+    host: impl Fn() -> Lab<'a>,
+    script: &str,
+    files: &[(String, Vec<u8>)],
+    limit: Duration,
+) -> Result<Files, Failed> {
     for start in 1.. {
-        let mut lab = Lab::new().pause_filter(true).program_at(monitor::path(), "/bin/vmm").deadline(limit);
+        let mut lab = host().pause_filter(true).program_at(monitor::path(), "/bin/vmm").deadline(limit);
         for (path, bytes) in files {
             lab = lab.file(path, bytes.clone());
         }

@@ -7,6 +7,7 @@
 
 mod comparison;
 mod exits;
+mod faults;
 mod helpers;
 mod host;
 #[path = "../linux/monitor.rs"]
@@ -24,6 +25,8 @@ fn main() {
         trial("directed_yields_are_done_by_kvm_and_helper_vcpus_are_not_seen", helpers::directed_yields),
         trial("helper_vcpus_bear_what_a_guest_can_do_to_a_vcpu", helpers::hostile_guest),
         trial("255_vcpus_have_helpers", helpers::many),
+        trial("descriptors_at_their_end_are_named_and_borne", faults::no_descriptors),
+        trial("tracefs_that_goes_away_is_named_and_borne", faults::no_tracefs),
         trial("on_the_probe_guest_act_gives_way_to_the_kernel", comparison::of_the_probe_guest),
         trial("on_linux_act_gives_way_to_the_kernel", comparison::of_linux),
     ];
