@@ -135,6 +135,8 @@ impl PauseSource for PauseExits {
     }
 }
 
+const MORE_FILES: &str = "raise the limit on open files (ulimit -n, fs.file-max)";
+
 /// Why a perf event does not open, in terms of what to do. `paranoid` is `kernel.perf_event_paranoid`.
 fn refused(error: &io::Error, paranoid: Option<String>) -> Unavailable {
     let (detail, remedy) = match error.raw_os_error() {
@@ -142,7 +144,7 @@ fn refused(error: &io::Error, paranoid: Option<String>) -> Unavailable {
             paranoid.map_or_else(String::new, |level| format!(" (kernel.perf_event_paranoid is {level})")),
             "run as root or with CAP_PERFMON, or sysctl kernel.perf_event_paranoid=-1",
         ),
-        Some(libc::EMFILE | libc::ENFILE) => (String::new(), "raise the limit on open files (ulimit -n, fs.file-max)"),
+        Some(libc::EMFILE | libc::ENFILE) => (String::new(), MORE_FILES),
         _ => (String::new(), "use a kernel with CONFIG_PERF_EVENTS and CONFIG_FTRACE, or another source"),
     };
     Unavailable { why: format!("a perf event on kvm:kvm_exit does not open: {error}{detail}"), remedy: Some(remedy) }
@@ -170,7 +172,9 @@ impl Tracepoint {
         };
         let (_, id) = perf::kvm_exit_id(&sysfs::read_small).map_err(|error| {
             let mounted = perf::TRACEFS.iter().any(|path| Path::new(path).join("events").is_dir());
-            let (why, remedy) = if mounted {
+            let (why, remedy) = if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) {
+                ("kvm:kvm_exit cannot be looked up", MORE_FILES)
+            } else if mounted {
                 ("there is no kvm:kvm_exit to be read", "load the kvm module, and run as root")
             } else {
                 (
