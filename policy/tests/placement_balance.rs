@@ -6,7 +6,9 @@
 #[path = "support/placement.rs"]
 mod support;
 
-use policy::placement::{Balancer, Config, CpuLoad, FULL, Guest, Pair, Pass, Rule, Rules, Snapshot, Step, VcpuLoad};
+use policy::placement::{
+    Balancer, Config, CpuLoad, FULL, Guest, Pair, Pass, Rule, Rules, Runqueue, Snapshot, Step, VcpuLoad,
+};
 use policy::time::Nanos;
 use proptest::prelude::*;
 use topology::host::HostTopology;
@@ -23,6 +25,8 @@ struct World {
     at: Vec<usize>,
     demand: Vec<u32>,
     outside: Vec<u32>,
+    /// What is known of each runqueue.
+    runqueues: Vec<Runqueue>,
     memory: Vec<Vec<u64>>,
     pairs: Vec<Pair>,
     now: Nanos,
@@ -32,7 +36,16 @@ impl World {
     fn new(host: HostTopology, guest: Guest, at: &[usize]) -> Self {
         let outside = vec![0; host.cpus().len()];
         let demand = vec![FULL; at.len()];
-        Self { host, guest, at: at.to_vec(), demand, outside, memory: Vec::new(), pairs: Vec::new(), now: Nanos(1) }
+        let runqueues = vec![Runqueue::default(); host.cpus().len()];
+        let (at, now) = (at.to_vec(), Nanos(1));
+        Self { host, guest, at, demand, outside, runqueues, memory: Vec::new(), pairs: Vec::new(), now }
+    }
+
+    /// The same world, whose runqueues can be seen.
+    fn seen(mut self) -> Self {
+        let all = |&outside: &u32| Runqueue { now: Some(outside.div_ceil(FULL)), mean: Some(outside) };
+        self.runqueues = self.outside.iter().map(all).collect();
+        self
     }
 
     fn total(&self, cpu: usize) -> u32 {
@@ -54,7 +67,8 @@ impl World {
             let id = self.host.cpus()[cpu].id;
             let own: u32 = vcpus.iter().filter(|load| load.cpu == id).map(|load| load.running).sum();
             let others = self.outside[cpu] * FULL / self.total(cpu).max(FULL);
-            CpuLoad { utilisation: own + others, average: own + others, mean_idle_ns: u64::MAX, ..CpuLoad::default() }
+            let (utilisation, runqueue) = (own + others, self.runqueues[cpu]);
+            CpuLoad { utilisation, average: utilisation, runqueue, mean_idle_ns: u64::MAX, ..CpuLoad::default() }
         };
         (0..self.host.cpus().len()).map(load).collect()
     }
@@ -159,6 +173,19 @@ fn a_doubled_vcpu_goes_to_an_empty_cpu_even_if_that_is_busy() {
 }
 
 #[test]
+fn a_cpu_that_others_hardly_use_is_not_left_for_another_idle_one() {
+    // Others use 6 % of CPU 0, where the vCPU is, and the busy task on CPU 1 makes its sibling, CPU 3, no whole core.
+    let mut world = World::new(host(1, 1, 1, 2, 2), guest(1, 1, 1), &[0]);
+    world.outside = vec![68, FULL, 68, 0];
+    let mut balancer = world.balancer(Config { settle_ns: 0, ..Config::default() });
+    for _ in 0..50 {
+        assert_eq!(moves(&world.pass(&mut balancer)), []);
+    }
+    world.outside[0] = FULL / 4;
+    assert_eq!(moves(&world.pass(&mut balancer)), [(0, 2, Rule::Cluster)]);
+}
+
+#[test]
 fn two_vcpus_on_two_cpus_stay_put_whoever_disturbs_one() {
     let mut world = World::new(host(1, 1, 2, 1, 1), guest(2, 1, 2), &[0, 1]);
     world.outside[1] = 3 * FULL;
@@ -202,6 +229,53 @@ fn the_busiest_cpu_gives_to_the_least_busy_one() {
     assert_eq!(moves(&world.once(Rules::default())), [(0, 1, Rule::Busiest)]);
     let mut off = World::new(host(1, 1, 3, 1, 1), guest(5, 1, 5), &[0, 0, 0, 1, 2]);
     assert_eq!(moves(&off.once(Rules { busiest: false, ..Rules::default() })), []);
+}
+
+#[test]
+fn the_length_of_a_runqueue_tells_what_utilisation_does_not() {
+    let world = || {
+        let mut world = World::new(host(1, 1, 3, 1, 1), guest(5, 1, 5), &[0, 0, 0, 1, 2]);
+        world.demand[3..].fill(0);
+        world.outside = vec![0, 3 * FULL, FULL];
+        world
+    };
+    // Both other CPUs are busy all the time, with three tasks and with one.
+    assert_eq!(moves(&world().once(Rules::default())), [(0, 1, Rule::Busiest)]);
+    assert_eq!(moves(&world().seen().once(Rules::default())), [(0, 2, Rule::Busiest)]);
+    let mut now = world();
+    now.runqueues = [0, 3, 1].map(|tasks| Runqueue { now: Some(tasks), mean: None }).to_vec();
+    assert_eq!(moves(&now.once(Rules::default())), [(0, 2, Rule::Busiest)]);
+    // So long that there is nothing to be gained.
+    let mut long = world();
+    long.outside[2] = 2 * FULL;
+    assert_eq!(moves(&long.clone().once(Rules::default())), [(0, 1, Rule::Busiest)]);
+    assert_eq!(moves(&long.seen().once(Rules::default())), []);
+}
+
+#[test]
+fn a_task_that_has_come_makes_a_cpu_busy_at_once() {
+    let mut world = World::new(host(1, 1, 4, 1, 1), guest(1, 1, 1), &[0]);
+    world.outside[0] = FULL;
+    world.runqueues[1].now = Some(1);
+    assert_eq!(moves(&world.clone().once(Rules::default())), [(0, 2, Rule::Llc)]);
+    world.runqueues[1].now = Some(0);
+    assert_eq!(moves(&world.once(Rules::default())), [(0, 1, Rule::Llc)]);
+}
+
+#[test]
+fn a_vcpu_alone_on_a_better_cpu_stays_there_though_it_had_to_wait() {
+    let host = fixture(include_str!("../../resources/hosts/laptop-hybrid.txt"));
+    let disturbed = |now| {
+        let mut world = World::new(host.clone(), guest(1, 1, 1), &[0]);
+        world.outside[..8].fill(FULL);
+        world.runqueues[0].now = now;
+        world
+    };
+    for (now, expected) in [(None, vec![(0, 8, Rule::Llc)]), (Some(1), vec![(0, 8, Rule::Llc)]), (Some(0), vec![])] {
+        assert_eq!(moves(&disturbed(now).once(Rules::default())), expected, "{now:?}");
+    }
+    let off = Rules { asym: false, ..Rules::default() };
+    assert_eq!(moves(&disturbed(Some(0)).once(off)), [(0, 8, Rule::Llc)]);
 }
 
 #[test]
@@ -369,11 +443,14 @@ fn any_world() -> impl Strategy<Value = World> {
         let nodes = nodes.min(vcpus);
         let memory = proptest::collection::vec(proptest::collection::vec(0u64..4, shape.0 as usize), nodes as usize);
         let loads = |count| proptest::collection::vec(prop_oneof![Just(0), Just(FULL), 0..FULL], count);
-        (Just((host, vcpus, nodes)), proptest::collection::vec(0..cpus, count), loads(count), loads(cpus), memory)
-            .prop_map(|((host, vcpus, nodes), at, demand, outside, memory)| {
+        let at = proptest::collection::vec(0..cpus, count);
+        (Just((host, vcpus, nodes)), at, loads(count), loads(cpus), memory, any::<bool>()).prop_map(
+            |((host, vcpus, nodes), at, demand, outside, memory, seen)| {
                 let world = World::new(host, guest(vcpus, nodes, 4), &at);
-                World { demand, outside, memory, ..world }
-            })
+                let world = World { demand, outside, memory, ..world };
+                if seen { world.seen() } else { world }
+            },
+        )
     })
 }
 
@@ -387,7 +464,65 @@ fn tidy(mut world: World) -> World {
     world
 }
 
+/// What may be known of a runqueue, whether or not it agrees with the loads.
+fn any_runqueue() -> impl Strategy<Value = Runqueue> {
+    let mean = proptest::option::of(prop_oneof![Just(0), 0..4 * FULL]);
+    (proptest::option::of(0u32..4), mean).prop_map(|(now, mean)| Runqueue { now, mean })
+}
+
 proptest! {
+    #[test]
+    fn a_cpu_whose_runqueue_is_not_empty_is_not_idle(
+        mut world in any_world(), runqueues in proptest::collection::vec(any_runqueue(), 48),
+    ) {
+        world.runqueues = runqueues[..world.host.cpus().len()].to_vec();
+        let now = world.runqueues.clone();
+        for decision in world.once(Rules::default()).moves {
+            let goes_to_an_idle_cpu = matches!(decision.rule, Rule::Cluster | Rule::Llc | Rule::WholeCore | Rule::Asym);
+            let to = world.host.index_of(decision.to).unwrap();
+            prop_assert!(!goes_to_an_idle_cpu || now[to].now.unwrap_or(0) == 0, "{:?}", decision);
+        }
+    }
+
+    #[test]
+    fn the_only_task_of_a_better_cpu_is_never_taken(
+        at in proptest::collection::vec(0usize..16, 1..12), outside in proptest::collection::vec(0..2 * FULL, 16),
+        runqueues in proptest::collection::vec(any_runqueue(), 16),
+    ) {
+        let host = fixture(include_str!("../../resources/hosts/laptop-hybrid.txt"));
+        let vcpus = u32::try_from(at.len()).unwrap();
+        let mut world = World::new(host, guest(vcpus, 1, vcpus), &at);
+        (world.outside, world.runqueues) = (outside, runqueues);
+        let before = world.clone();
+        for decision in world.once(Rules::default()).moves {
+            let from = before.at[decision.vcpu.index()];
+            let alone = before.at.iter().filter(|at| **at == from).count() == 1;
+            let to = before.host.index_of(decision.to).unwrap();
+            let worse = before.host.cpus()[to].rank < before.host.cpus()[from].rank;
+            prop_assert!(!(alone && worse && before.runqueues[from].now == Some(0)), "{:?}", decision);
+        }
+    }
+
+    #[test]
+    fn a_length_that_says_what_utilisation_says_changes_nothing(mut world in any_world()) {
+        world.runqueues.fill(Runqueue::default());
+        let mut told = world.clone();
+        let used = |cpu: usize| world.outside[cpu] * FULL / world.total(cpu).max(FULL);
+        told.runqueues = (0..world.outside.len()).map(|cpu| Runqueue { now: None, mean: Some(used(cpu)) }).collect();
+        prop_assert_eq!(world.once(Rules::default()), told.once(Rules::default()));
+    }
+
+    #[test]
+    fn no_move_for_want_of_time_goes_to_a_longer_runqueue(mut world in any_world()) {
+        world = world.seen();
+        let before = world.clone();
+        for decision in world.once(Rules::default()).moves {
+            let (from, to) = (before.at[decision.vcpu.index()], before.host.index_of(decision.to).unwrap());
+            let left = before.total(to) + before.demand[decision.vcpu.index()] <= before.total(from);
+            prop_assert!(decision.rule != Rule::Busiest || left, "{:?}", decision);
+        }
+    }
+
     #[test]
     fn no_move_doubles_vcpus_while_an_allowed_cpu_is_empty(world in any_world()) {
         let mut world = tidy(world);
@@ -453,7 +588,9 @@ proptest! {
     #[test]
     fn no_snapshot_makes_it_panic(
         vcpus in proptest::collection::vec((0u32..20, any::<u32>(), any::<u32>()), 0..12),
-        cpus in proptest::collection::vec((any::<u32>(), any::<u32>(), any::<u64>(), any::<bool>()), 0..20),
+        cpus in proptest::collection::vec(
+            (any::<u32>(), any::<Option<u32>>(), any::<Option<u32>>(), any::<u32>(), any::<u64>(), any::<bool>()), 0..20,
+        ),
         memory in proptest::collection::vec(proptest::collection::vec(any::<u64>(), 0..4), 0..4),
         pairs in proptest::collection::vec((0u32..12, 0u32..12), 0..4),
         now in any::<u64>(), config in (any::<u64>(), any::<u64>(), any::<u64>(), any::<usize>()),
@@ -461,8 +598,9 @@ proptest! {
         let host = host(2, 1, 2, 2, 2);
         let vcpu = |(cpu, running, waiting)| VcpuLoad { cpu: HostCpu(cpu), running, waiting };
         let vcpus: Vec<VcpuLoad> = vcpus.into_iter().map(vcpu).collect();
-        let cpu = |(utilisation, claims, mean_idle_ns, exclusive)| {
-            CpuLoad { utilisation, average: utilisation, runnable: claims, claims, exclusive, mean_idle_ns }
+        let cpu = |(utilisation, now, mean, claims, mean_idle_ns, exclusive)| {
+            let runqueue = Runqueue { now, mean };
+            CpuLoad { utilisation, average: utilisation, runqueue, claims, exclusive, mean_idle_ns }
         };
         let cpus: Vec<CpuLoad> = cpus.into_iter().map(cpu).collect();
         let pairs: Vec<Pair> =

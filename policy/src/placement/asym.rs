@@ -7,7 +7,8 @@
 //! - a CPU counts as idle only if its whole core rests; a whole idle core also takes from a core with several busy
 //!   threads, if it ranks no lower;
 //! - a busy CPU ignores ranks: only the difference of loads moves something there ([`relieve`]);
-//! - equal ranks switch the rule off, and the only task of a better CPU is never taken.
+//! - equal ranks switch the rule off, and the only task of a better CPU is never taken, not by those that go by loads
+//!   either, where the length of its runqueue is known ([`Board::takes_the_only_task`]).
 //!
 //! Properties: *a busy CPU never uses the asym rule*; *equal scores never move*.
 
@@ -54,10 +55,10 @@ pub(super) fn pull(board: &mut Board<'_>, limit: usize, pulls: &[bool], ready: i
 fn rests(board: &Board<'_>, cpu: usize) -> bool {
     let free = match board.here(cpu) {
         [] => board.is_idle(cpu),
-        [sleeper] => board.is_usable(cpu) && board.load(cpu) < IDLE_LOAD && board.may_leave(*sleeper),
+        [sleeper] => board.is_usable(cpu) && board.is_calm(cpu) && board.may_leave(*sleeper),
         _ => false,
     };
-    free && if board.rules.whole_core { board.core_rests(cpu) } else { board.load(cpu) < IDLE_LOAD }
+    free && if board.rules.whole_core { board.core_rests(cpu) } else { board.is_calm(cpu) }
 }
 
 /// The vCPU of a CPU that wants most, if it wants a CPU at all and may move.
@@ -93,7 +94,10 @@ pub(super) fn unshare_cores(board: &mut Board<'_>, limit: usize, pulls: &[bool],
 
 /// vCPUs that wait, those that wait longest first, at most `most` of them.
 fn in_need(board: &Board<'_>, most: usize, ready: impl Fn(usize) -> bool) -> Vec<usize> {
-    let need = |vcpu: &usize| board.waiting[*vcpu] >= NEED && board.may_leave(*vcpu) && ready(*vcpu);
+    // Where others use so little that the CPU would count as idle, it is left only by those who wait as long as that: else
+    // a vCPU would be sent to idle CPUs of which none is better.
+    let much = |vcpu: usize| board.waiting[vcpu] >= IDLE_LOAD || board.is_disturbed(board.at[vcpu]);
+    let need = |vcpu: &usize| board.waiting[*vcpu] >= NEED && board.may_leave(*vcpu) && much(*vcpu) && ready(*vcpu);
     let mut vcpus: Vec<usize> = (0..board.at.len()).filter(need).collect();
     vcpus.sort_by_key(|&vcpu| (Reverse(board.waiting[vcpu]), vcpu));
     vcpus.truncate(most);
@@ -113,11 +117,13 @@ pub(super) fn wake(board: &mut Board<'_>, limit: usize, ready: impl Fn(usize) ->
             continue;
         }
         let waited = i64::from(board.waiting[vcpu]);
-        if let Some(found) = idle_near(board, from) {
-            let second = found.runner_up.map(|cpu| (cpu, waited));
-            board.go(vcpu, found.cpu, (found.rule, waited), second);
-        } else if let Some(to) = idle_elsewhere(board, from, board.waiting[vcpu] >= super::view::FULL / 4) {
-            board.go(vcpu, to, (Rule::Busiest, waited), None);
+        let found = match idle_near(board, from) {
+            Some(found) => Some((found.cpu, found.rule, found.runner_up)),
+            None => idle_elsewhere(board, from, board.waiting[vcpu] >= super::view::FULL / 4)
+                .map(|cpu| (cpu, Rule::Busiest, None)),
+        };
+        if let Some((to, rule, second)) = found.filter(|(to, ..)| !board.takes_the_only_task(vcpu, *to)) {
+            board.go(vcpu, to, (rule, waited), second.map(|cpu| (cpu, waited)));
         }
     }
 }
@@ -171,7 +177,9 @@ fn relieve_one(board: &mut Board<'_>, vcpu: usize, calm: &[usize]) {
     }
     let load = i64::from(board.load(board.at[vcpu]));
     let gain = |board: &Board<'_>, cpu: usize| load - i64::from(board.load(cpu)) - i64::from(board.demand[vcpu]);
-    let fits = |board: &Board<'_>, cpu: &usize| !board.in_flight(*cpu) && board.house_allows(vcpu, *cpu);
+    let fits = |board: &Board<'_>, cpu: &usize| {
+        !board.in_flight(*cpu) && board.house_allows(vcpu, *cpu) && !board.takes_the_only_task(vcpu, *cpu)
+    };
     // Ascending by load: once nothing is gained, nothing further will be.
     let mut better = calm.iter().copied().take_while(|&cpu| gain(board, cpu) > 0).filter(|cpu| fits(board, cpu));
     let Some(to) = better.next() else { return };

@@ -7,7 +7,7 @@
 use topology::host::HostTopology;
 
 use super::groups::Groups;
-use super::view::{FULL, Snapshot};
+use super::view::{FULL, Runqueue, Snapshot};
 use super::{Decision, Rule, Rules, RunnerUp, Stats};
 use crate::placement::plan::vcpu;
 
@@ -33,6 +33,7 @@ pub(super) struct Board<'h> {
     here: Vec<Vec<usize>>,
     load: Vec<u32>,
     outside: Vec<u32>,
+    runqueues: Vec<Runqueue>,
     claims: Vec<u32>,
     utilisation: Vec<u32>,
     busy_in_core: Vec<u32>,
@@ -61,6 +62,7 @@ impl<'h> Board<'h> {
             here: vec![Vec::new(); cpus],
             load: (0..cpus).map(|cpu| get(cpu).utilisation).collect(),
             outside: Vec::new(),
+            runqueues: (0..cpus).map(|cpu| get(cpu).runqueue).collect(),
             claims: (0..cpus).map(|cpu| if rules.claims { get(cpu).claims } else { 0 }).collect(),
             utilisation: vec![0; host.llcs().len()],
             busy_in_core: vec![0; host.cores().len()],
@@ -75,7 +77,8 @@ impl<'h> Board<'h> {
     }
 
     fn seat(&mut self, snapshot: &Snapshot<'_>) {
-        for (cpu, load) in self.load.iter().enumerate() {
+        let used = self.load.clone();
+        for (cpu, load) in used.iter().enumerate() {
             self.utilisation[self.host.cpus()[cpu].llc] += (*load).min(FULL);
         }
         for (index, load) in snapshot.vcpus.iter().enumerate() {
@@ -86,6 +89,9 @@ impl<'h> Board<'h> {
                 self.here[cpu].push(index);
             }
             self.at.push(cpu.unwrap_or(usize::MAX));
+        }
+        for (cpu, runqueue) in self.runqueues.iter().enumerate() {
+            self.load[cpu] = runqueue.demand(self.load[cpu], used[cpu]);
         }
         self.outside.clone_from(&self.load);
         for cpu in 0..self.here.len() {
@@ -153,7 +159,37 @@ impl<'h> Board<'h> {
 
     /// Whether nobody has it: no vCPU of this VM, no claim, nothing else running.
     fn is_free(&self, cpu: usize) -> bool {
-        self.here[cpu].is_empty() && self.claims[cpu] == 0 && self.outside[cpu] < IDLE_LOAD
+        self.here[cpu].is_empty()
+            && self.claims[cpu] == 0
+            && self.outside[cpu] < IDLE_LOAD
+            && !self.others_are_there(cpu)
+    }
+
+    /// Whether tasks of others are known to be on a CPU's runqueue now.
+    fn others_are_there(&self, cpu: usize) -> bool {
+        self.runqueues[cpu].now.is_some_and(|tasks| tasks > 0)
+    }
+
+    /// Whether little runs on a CPU and, as far as is known, none of it is somebody else's at this moment.
+    pub(super) fn is_calm(&self, cpu: usize) -> bool {
+        self.load[cpu] < IDLE_LOAD && !self.others_are_there(cpu)
+    }
+
+    /// Whether a CPU has several vCPUs, or would not be idle without its own.
+    pub(super) fn is_disturbed(&self, cpu: usize) -> bool {
+        self.here[cpu].len() > 1 || self.outside[cpu] >= IDLE_LOAD || self.others_are_there(cpu)
+    }
+
+    /// Whether a CPU's runqueue is known to hold nothing but this vCPU, so that it waits for nobody any more.
+    pub(super) fn is_only_task(&self, vcpu: usize) -> bool {
+        let at = self.at[vcpu];
+        self.here.get(at).is_some_and(|here| here.len() == 1) && self.runqueues[at].now == Some(0)
+    }
+
+    /// Whether a move for want of time would take the only task of a better CPU (`sched_balance_find_src_rq`,
+    /// kernel/sched/fair.c: `capacity_greater` and `nr_running == 1`).
+    pub(super) fn takes_the_only_task(&self, vcpu: usize, to: usize) -> bool {
+        self.rules.asym && self.is_only_task(vcpu) && self.rank(to) < self.rank(self.at[vcpu])
     }
 
     /// Whether a vCPU could go there and have it alone.
@@ -168,7 +204,7 @@ impl<'h> Board<'h> {
 
     /// Whether nothing on a CPU's core runs for long, whoever it belongs to.
     pub(super) fn core_rests(&self, cpu: usize) -> bool {
-        self.groups.cores[self.host.cpus()[cpu].core].iter().all(|&thread| self.load[thread] < IDLE_LOAD)
+        self.groups.cores[self.host.cpus()[cpu].core].iter().all(|&thread| self.is_calm(thread))
     }
 
     /// Busy threads of a CPU's core, itself included.

@@ -9,7 +9,8 @@
 //! only within a rule.
 //!
 //! **Terms.** A CPU is *usable* if the process may run there; *empty* if it has no vCPU of this VM; *idle* if it is
-//! empty, unclaimed and nothing else runs there for long. A *home* is the host node where a guest node's memory is.
+//! empty, unclaimed, nothing else runs there for long and, where that is known, its runqueue is empty now. A *home* is
+//! the host node where a guest node's memory is.
 //!
 //! **At start**, [`plan`] gives every vCPU a CPU. **While the guest runs**, [`Balancer::pass`] looks at a [`Snapshot`]
 //! every period and says what moves. Every decision carries its rule, its score and the runner-up; every rule can be
@@ -21,6 +22,9 @@
 //! - equal scores never move;
 //! - the next balance is never in the past, also when the clock wraps;
 //! - a busy CPU never uses the asym rule;
+//! - a CPU whose runqueue is not empty is not idle;
+//! - the only task of a better CPU is never taken;
+//! - a length that says what utilisation says changes nothing;
 //! - the scan budget shrinks monotonically and without a jump;
 //! - the move decision is taken once per node;
 //! - total moves per pass are bounded;
@@ -61,4 +65,4 @@ pub use plan::{Home, Note, Plan, plan};
 pub use rehome::rehome;
 pub use search::scan_budget;
 pub use table::table;
-pub use view::{CpuLoad, FULL, Pair, Snapshot, Step, VcpuLoad};
+pub use view::{CpuLoad, FULL, Pair, Runqueue, Snapshot, Step, VcpuLoad};

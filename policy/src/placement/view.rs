@@ -37,14 +37,34 @@ pub struct CpuLoad {
     pub utilisation: u32,
     /// The same over several seconds.
     pub average: u32,
-    /// Tasks that are runnable there now, of any process; 0 if not known.
-    pub runnable: u32,
+    /// How many others share it.
+    pub runqueue: Runqueue,
     /// vCPUs of other VMs that claimed it.
     pub claims: u32,
     /// Another VM claimed it exclusively: it is not used, and left if it was.
     pub exclusive: bool,
     /// Mean length of its idle periods in ns; `u64::MAX` if not known.
     pub mean_idle_ns: u64,
+}
+
+/// The length of a CPU's runqueue without the vCPUs of this VM: tasks of others that run there or wait to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Runqueue {
+    /// At this moment; `None` if not known.
+    pub now: Option<u32>,
+    /// On average over the window, in 1024ths of a task; `None` if not known.
+    pub mean: Option<u32>,
+}
+
+impl Runqueue {
+    /// What others would use if they had the CPU alone, in 1024ths, where they used `used` of it: the mean length or, on a
+    /// CPU without rest in the window, [`FULL`] for each task that is there now. Where the length is not known, what they
+    /// used, which is at most one CPU however many they are.
+    pub(super) fn demand(self, used: u32, utilisation: u32) -> u32 {
+        let rested = utilisation < FULL - FULL / 8;
+        let now = self.now.filter(|_| !rested).map(|tasks| tasks.saturating_mul(FULL));
+        self.mean.or(now).map_or(used, |tasks| tasks.max(used))
+    }
 }
 
 /// Two vCPUs that wait for each other, for instance because one keeps yielding to the other.

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Placement: [`policy::placement`] run on the model, as the monitor runs it on a host.
 
-use policy::placement::{Balancer, CpuLoad, FULL, Guest, GuestCpu, GuestNode, Mode, Snapshot, VcpuLoad, Wishes, plan};
+use policy::placement::{
+    Balancer, CpuLoad, FULL, Guest, GuestCpu, GuestNode, Mode, Runqueue, Snapshot, VcpuLoad, Wishes, plan,
+};
 use policy::time::Nanos;
 use topology::id::NodeId;
 
@@ -55,7 +57,7 @@ impl World {
         let Some(mut balancer) = self.vms[vm].balancer.take() else { return };
         let passed = (self.now - self.vms[vm].balance_since).max(1);
         let vcpus = self.vcpu_loads(vm, passed);
-        let cpus = self.cpu_loads(passed);
+        let cpus = self.cpu_loads(vm, passed);
         let memory = self.memory_of(vm);
         let snapshot = Snapshot { now: Nanos(self.now), vcpus: &vcpus, cpus: &cpus, memory: &memory, pairs: &[] };
         let pass = balancer.pass(&snapshot);
@@ -115,7 +117,10 @@ impl World {
         loads
     }
 
-    fn cpu_loads(&mut self, passed: u64) -> Vec<CpuLoad> {
+    fn cpu_loads(&mut self, vm: usize, passed: u64) -> Vec<CpuLoad> {
+        let own = self.vms[vm].first..self.vms[vm].first + self.vms[vm].vm.vcpus;
+        let other = |task: &u32| !own.contains(&(*task as usize));
+
         let now = self.now;
         let load = |one: &mut super::state::Cpu| {
             let idle = one.ledger[0] + if one.segment == super::state::Segment::Idle { now - one.since } else { 0 };
@@ -123,11 +128,11 @@ impl World {
             let busy = FULL - u32::try_from(share).unwrap_or(FULL);
             one.busy_mark = idle;
             one.average = one.average - one.average / 8 + busy / 8;
-            let runnable = one.queue.waiting.len() + usize::from(one.current.is_some());
+            let others = one.queue.waiting.iter().chain(&one.current).filter(|task| other(task)).count();
             CpuLoad {
                 utilisation: busy,
                 average: one.average,
-                runnable: u32::try_from(runnable).unwrap_or(u32::MAX),
+                runqueue: Runqueue { now: u32::try_from(others).ok(), mean: None },
                 claims: 0,
                 exclusive: false,
                 mean_idle_ns: one.mean_idle,
