@@ -145,7 +145,8 @@ fn examine(host: &Host) -> Result<Completion, Failed> {
     findings.expect(text("timeouts").is_empty(), "waited in vain", &text("timeouts"));
     findings.expect(result.status == 0, "status", &result.status);
     let plan: Value = serde_json::from_str(&text("plan.json")).map_err(|error| format!("plan: {error}"))?;
-    as_planned(&mut findings, &plan, &note("started"));
+    as_planned(&mut findings, &plan, &note("placed"));
+    on_their_cpus(&mut findings, &note("started"));
     if host.nodes.is_some() {
         let memory = note("started").memory;
         findings.expect(memory.contains("bind:3 N3"), "memory of node 0 is on host node 3", &memory);
@@ -159,11 +160,15 @@ fn examine(host: &Host) -> Result<Completion, Failed> {
         );
     }
     if host.shape != "1" {
-        disturbed(&mut findings, note);
+        disturbed(&mut findings, text("offline.vcpu").trim().parse().unwrap_or(1), note);
+        runqueues(&mut findings, &text("alone.report"));
         let refused = text("pin.offline");
         findings.expect(refused.contains("offline or absent"), "pinned to a CPU that is offline", &refused);
     }
-    side_by_side(&mut findings, host, &note("first"), &note("second"), &text("second.told"));
+    for turn in 1..=4 {
+        let [first, second] = ["first", "second"].map(|name| note(&format!("{name}.{turn}")));
+        side_by_side(&mut findings, host, &first, &second, &text("second.told"));
+    }
     huge_pages(&mut findings, &text);
     cores(&mut findings, &text);
     if findings.0.is_empty() {
@@ -173,11 +178,19 @@ fn examine(host: &Host) -> Result<Completion, Failed> {
     }
 }
 
+/// Where the plan said, when the guest starts.
 fn as_planned(findings: &mut Findings, plan: &Value, found: &Note) {
     for index in 0..2u32 {
-        let (allowed, last) = found.thread(&format!("vcpu{index}"));
+        let allowed = found.vcpu(index);
         let planned = plan["places"][index as usize]["affinity"].as_str().unwrap_or_default();
         findings.expect(allowed.to_string() == planned, "CPUs as planned", &(index, planned, &allowed));
+    }
+}
+
+/// Under load: by then one may have been moved away from something that disturbed it.
+fn on_their_cpus(findings: &mut Findings, found: &Note) {
+    for index in 0..2u32 {
+        let (allowed, last) = found.thread(&format!("vcpu{index}"));
         findings.expect(allowed.contains(HostCpu(last)), "runs on its CPUs", &(index, last, &allowed));
     }
     let vcpus = found.vcpu(0).union(&found.vcpu(1));
@@ -186,16 +199,18 @@ fn as_planned(findings: &mut Findings, plan: &Value, found: &Note) {
     findings.expect(alone || vcpus.to_string() == "0", "the main thread keeps off", &(&main, &vcpus));
 }
 
-/// After each disturbance every vCPU has a CPU of its own that is not the disturbed one, while there are enough.
-fn disturbed(findings: &mut Findings, note: impl Fn(&str) -> Note) {
+/// After each disturbance every vCPU has a CPU of its own that is not the disturbed one, while there are enough. `victim` is
+/// the vCPU whose CPU goes offline.
+fn disturbed(findings: &mut Findings, victim: u32, note: impl Fn(&str) -> Note) {
     let alone = |one: &Note| one.vcpu(0).len() == 1 && one.vcpu(1).len() == 1 && one.vcpu(0) != one.vcpu(1);
     let (mut before, busy, offline) = (note("started"), note("busy"), note("offline"));
+    findings.expect(alone(&before), "a CPU for each", &before);
     findings.expect(busy.vcpu(0) != before.vcpu(0) && alone(&busy), "vCPU 0 leaves a busy CPU", &(&before, &busy));
-    before = busy;
+    before = note("online");
     findings.expect(
-        offline.vcpu(1) != before.vcpu(1) && alone(&offline),
-        "vCPU 1 leaves a CPU that is offline",
-        &(&before, &offline),
+        offline.vcpu(victim) != before.vcpu(victim) && alone(&offline),
+        "a vCPU leaves a CPU that is offline",
+        &(victim, &before, &offline),
     );
     let (shrunk, grown) = (note("shrunk"), note("grown"));
     let both = shrunk.vcpu(0) == shrunk.vcpu(1) && shrunk.vcpu(0).len() == 1;
@@ -203,9 +218,20 @@ fn disturbed(findings: &mut Findings, note: impl Fn(&str) -> Note) {
     findings.expect(alone(&grown), "a CPU for each again", &grown);
 }
 
+/// Root on a kernel that has it all sees the runqueue of every CPU.
+fn runqueues(findings: &mut Findings, report: &str) {
+    let report: Value = serde_json::from_str(report).unwrap_or_default();
+    let ways = &report["placement"]["live"]["runqueues"];
+    let granted = ["bpf", "schedstat"].iter().zip(ways.as_array().into_iter().flatten());
+    let granted = granted.filter(|(name, way)| way["name"] == **name && way["granted"] == true).count();
+    let every_cpu = ways[0]["why"].as_str().is_some_and(|why| why.contains("on 8 CPUs"));
+    findings.expect(granted == 2 && every_cpu, "runqueues of all CPUs are seen", ways);
+}
+
 fn side_by_side(findings: &mut Findings, host: &Host, first: &Note, second: &Note, told: &str) {
     let all = |one: &Note| one.vcpu(0).union(&one.vcpu(1));
     let shared = all(first).intersection(&all(second));
+    findings.expect(!all(first).is_empty() && !all(second).is_empty(), "both run", &(first, second));
     if host.shape == "1" {
         findings.expect(told.contains("are shared with other VMs"), "sharing is said", &told);
     } else {

@@ -13,7 +13,8 @@ note() {
         name=$(cat "$task/comm" 2>/dev/null) || continue
         cpus=$(sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' "$task/status")
         last=$(sed 's/.*) //' "$task/stat" | cut -d' ' -f37)
-        echo "thread $name $cpus $last"
+        # One that has ended meanwhile has neither.
+        [ -n "$cpus" ] && [ -n "$last" ] && echo "thread $name $cpus $last"
     done >"$1"
     sed -n 's/^[0-9a-f]* \([a-z]*[:=a-z]*[0-9,-]*\) .*anon=.*/&/p' /proc/$2/numa_maps 2>/dev/null |
         grep -E ' (bind|prefer)' | while read -r _ policy rest; do
@@ -44,7 +45,15 @@ until_is() {
     echo "$what" >>timeouts
 }
 
-# The monitor goes on to its thread `placement`, or to the guest's start, once the vCPUs are where they belong.
+# Before guest code runs, both vCPUs are where they belong: not on all CPUs, if there are several.
+is_placed() {
+    if [ "$count" = 1 ]; then [ -n "$(allowed "$1" 1)" ]; return; fi
+    for vcpu in 0 1; do
+        cpus=$(allowed "$1" $vcpu)
+        if [ -z "$cpus" ] || [ "$cpus" = "0-$((count - 1))" ]; then return 1; fi
+    done
+}
+# It has said something by then.
 has_started() { [ -e /proc/$1/task ] && [ -n "$(allowed "$1" 1)" ] && [ -s "$2" ]; }
 leaves() { [ "$(allowed "$1" "$2")" != "$3" ] && [ "$(allowed "$1" 0)" != "$(allowed "$1" 1)" ]; }
 both_on() { [ "$(allowed "$1" 0)" = "$2" ] && [ "$(allowed "$1" 1)" = "$2" ]; }
@@ -55,16 +64,18 @@ guest() {
     vmm --pause kernel @GUEST@ --probe "spin seconds=300" --report "$1.report" >"$1.said" 2>"$1.told" </dev/null &
 }
 
+count=$(nproc)
 vmm placement explain @GUEST@ --format json >plan.json
-lscpu >lscpu 2>&1
 
 guest alone
 pid=$!
+until_is "places" is_placed $pid
+note placed $pid
 until_is "a start" has_started $pid alone.said
 sleep 1
 note started $pid
 
-if [ "$(nproc)" -gt 1 ]; then
+if [ "$count" -gt 1 ]; then
     # A busy task on vCPU 0's CPU.
     at=$(allowed $pid 0)
     taskset -c "$at" sh -c 'while :; do :; done' &
@@ -72,14 +83,18 @@ if [ "$(nproc)" -gt 1 ]; then
     until_is "vCPU 0 leaves CPU $at" leaves $pid 0 "$at"
     note busy $pid
     kill $hog
-    # A CPU goes offline. CPU 0 cannot.
+    # A CPU goes offline. CPU 0 cannot, so it is that of the vCPU that is not there.
+    vcpu=1
     at=$(allowed $pid 1)
     if [ "$at" = 0 ]; then
-        taskset -p -c 1 "$$" >/dev/null
+        vcpu=0
+        at=$(allowed $pid 0)
     fi
     if [ -e "/sys/devices/system/cpu/cpu$at/online" ]; then
+        echo "$vcpu" >offline.vcpu
+        note online $pid
         echo 0 >"/sys/devices/system/cpu/cpu$at/online"
-        until_is "vCPU 1 leaves CPU $at" leaves $pid 1 "$at"
+        until_is "vCPU $vcpu leaves CPU $at" leaves $pid $vcpu "$at"
         note offline $pid
         vmm --placement "pin=$at" --probe "spin seconds=0.1" >pin.offline 2>&1 </dev/null
         echo 1 >"/sys/devices/system/cpu/cpu$at/online"
@@ -95,7 +110,7 @@ if [ "$(nproc)" -gt 1 ]; then
     echo 1 >/sys/fs/cgroup/guest/cpuset.cpus
     until_is "both on CPU 1" both_on $pid 1
     note shrunk $pid
-    echo "0-$(($(nproc) - 1))" >/sys/fs/cgroup/guest/cpuset.cpus
+    echo "0-$((count - 1))" >/sys/fs/cgroup/guest/cpuset.cpus
     until_is "apart again" apart $pid
     note grown $pid
 fi
@@ -109,9 +124,11 @@ guest two
 two=$!
 until_is "the first" has_started $one one.said
 until_is "the second" has_started $two two.said
-sleep 1
-note first $one
-note second $two
+for turn in 1 2 3 4; do
+    sleep 0.5
+    note first.$turn $one
+    note second.$turn $two
+done
 cat one.told two.told >second.told
 kill $one $two
 wait $one $two

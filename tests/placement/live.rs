@@ -141,6 +141,12 @@ fn disturbed() {
     run.signal(Signal::TERM);
     let ended = run.wait().expect(0);
     drop(hog);
-    let moves = report(ended.directory.path())["placement"]["live"]["last"].clone();
-    assert_eq!(moves[0]["from"], at.0, "{moves}");
+    let live = report(ended.directory.path())["placement"]["live"].clone();
+    assert_eq!(live["last"][0]["from"], at.0, "{live}");
+    // The vCPU waited, so it was asked for; what was not granted says why.
+    let ways: Vec<&str> = live["runqueues"].as_array().unwrap().iter().filter_map(|way| way["name"].as_str()).collect();
+    assert_eq!(ways, ["bpf", "schedstat"], "{live}");
+    assert_eq!(live["runqueues"][0]["asked"], true, "{live}");
+    let schedstat = Path::new("/proc/schedstat").exists();
+    assert_eq!(live["runqueues"][1]["granted"], schedstat, "{live}");
 }
