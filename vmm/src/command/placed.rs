@@ -59,6 +59,7 @@ fn live(account: &Account) -> LivePlacementReport {
         spent_us: whole(account.spent.as_micros()),
         moves: account.moves.clone(),
         last: account.last.iter().map(one).collect(),
+        runqueues: account.runqueues.clone(),
         pairs: PairsReport { tried: account.pairs.tried, helped: account.pairs.helped, undone: account.pairs.undone },
         migrations: account.migrations.iter().map(migration).collect(),
     }

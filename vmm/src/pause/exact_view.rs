@@ -2,50 +2,26 @@
 //! The view of the runqueues that a machine gets: the kernel's own numbers as soon as they can be had, until then and
 //! otherwise what `/proc` shows.
 //!
-//! Loading a program takes the kernel about ten milliseconds of CPU time (docs/ledger.md), so it is done on a thread of its own,
-//! and only once a pause event asks: a machine that never spins pays nothing. Invariant: what is not granted is never
-//! silently replaced; the grant says what was used and why.
+//! The exact view is loaded once pause events ask often enough ([`OnDemand`]). Invariant: what is not granted is never silently
+//! replaced; the grant says what was used and why.
 
-use std::fmt;
-use std::io;
-use std::sync::{Arc, Once, OnceLock};
-use std::thread;
+use std::sync::Arc;
 
 use super::effective::Grant;
 use super::runqueue::RunqueueView;
-use crate::host::affinity;
-use crate::host::runqueue::{Exact, ExactError, OwnThreads, ThreadSeen};
+use crate::host::runqueue::{Exact, Loaded, OnDemand, OwnThreads, ThreadSeen};
 
 /// The best view there is at the moment.
+#[derive(Debug)]
 pub(super) struct BestView {
     threads: Arc<OwnThreads>,
-    asked: Once,
-    loaded: Arc<OnceLock<Result<Exact, ExactError>>>,
-    not_started: OnceLock<io::Error>,
+    exact: OnDemand,
 }
 
 impl BestView {
     /// A view that has loaded nothing yet; `threads` is where threads make themselves known.
     pub(super) fn new(threads: Arc<OwnThreads>) -> Self {
-        Self { threads, asked: Once::new(), loaded: Arc::default(), not_started: OnceLock::new() }
-    }
-
-    fn load(&self) {
-        self.asked.call_once(|| {
-            let loaded = Arc::clone(&self.loaded);
-            let load = move || {
-                leave_the_vcpus_cpus();
-                loaded.get_or_init(Exact::open);
-            };
-            if let Err(error) = thread::Builder::new().name("bpf-load".to_owned()).spawn(load) {
-                self.not_started.get_or_init(|| error);
-            }
-        });
-    }
-
-    /// The exact view, once it is there.
-    fn exact(&self) -> Option<&Exact> {
-        self.loaded.get()?.as_ref().ok()
+        Self { threads, exact: OnDemand::default() }
     }
 
     fn look_exactly(&self, exact: &Exact, which: &[usize], seen: &mut [ThreadSeen]) {
@@ -61,26 +37,26 @@ impl BestView {
 
 impl RunqueueView for BestView {
     fn name(&self) -> &'static str {
-        if self.exact().is_some() { "bpf" } else { self.threads.name() }
+        if self.is_exact() { "bpf" } else { self.threads.name() }
     }
 
     fn is_exact(&self) -> bool {
-        self.exact().is_some()
+        self.exact.get().is_some()
     }
 
     fn look(&self, which: &[usize], seen: &mut [ThreadSeen]) {
-        match self.exact() {
+        match self.exact.get() {
             Some(exact) => self.look_exactly(exact, which, seen),
             None => self.threads.look(which, seen),
         }
     }
 
     fn wanted(&self) {
-        self.load();
+        self.exact.want();
     }
 
     fn limits(&self) -> &'static str {
-        if self.exact().is_some() {
+        if self.is_exact() {
             "every task of a thread's runqueue; not what else its CPU does (interrupts, a hypervisor below)"
         } else {
             self.threads.limits()
@@ -89,28 +65,14 @@ impl RunqueueView for BestView {
 
     fn grants(&self) -> Vec<Grant> {
         let own = || Grant::yes(self.threads.name(), self.threads.limits());
-        let why = match (self.loaded.get(), self.not_started.get()) {
-            (Some(Ok(_)), _) => return vec![Grant::yes("bpf", self.limits())],
-            (Some(Err(why)), _) => why.to_string(),
-            (None, Some(error)) => format!("the thread that loads it cannot be started: {error}"),
-            (None, None) if self.asked.is_completed() => "the kernel was still loading it".to_owned(),
-            (None, None) => return vec![Grant::unasked("bpf", "there were too few pause events to pay for it"), own()],
+        let why = match self.exact.state() {
+            Loaded::Yes => return vec![Grant::yes("bpf", self.limits())],
+            Loaded::Unasked => {
+                return vec![Grant::unasked("bpf", "there were too few pause events to pay for it"), own()];
+            }
+            not => not.in_words(),
         };
         vec![Grant::no("bpf", why, None), own()]
-    }
-}
-
-/// Moves the calling thread, which a vCPU's thread has begun, to where the first thread of the process may run. If that is
-/// refused it stays, and only takes longer.
-fn leave_the_vcpus_cpus() {
-    if let Some(cpus) = i32::try_from(std::process::id()).ok().and_then(|first| affinity::of(first).ok()) {
-        let _ = affinity::set(0, cpus.iter());
-    }
-}
-
-impl fmt::Debug for BestView {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BestView").field("loaded", &self.loaded).finish_non_exhaustive()
     }
 }
 
@@ -118,9 +80,13 @@ impl fmt::Debug for BestView {
 mod tests {
     use super::*;
 
+    fn view() -> BestView {
+        BestView::new(Arc::new(OwnThreads::new(1)))
+    }
+
     #[test]
     fn nothing_is_loaded_before_a_look_and_the_grant_says_so() {
-        let view = BestView::new(Arc::new(OwnThreads::new(1)));
+        let view = view();
         let grants = view.grants();
         assert_eq!(
             grants.iter().map(|grant| (&*grant.name, grant.granted)).collect::<Vec<_>>(),
@@ -131,9 +97,9 @@ mod tests {
 
     #[test]
     fn a_view_that_is_wanted_is_loaded_or_says_why_not() {
-        let view = BestView::new(Arc::new(OwnThreads::new(1)));
+        let view = view();
         view.wanted();
-        view.loaded.wait();
+        view.exact.wait();
         let grants = view.grants();
         assert!(grants[0].asked && grants[0].granted == view.is_exact(), "{grants:?}");
         // Nobody stands at the position, so nothing is known, whichever view answers.

@@ -8,6 +8,7 @@ use policy::placement::{Decision, PairCounts, Rule};
 use topology::id::{HostNode, NodeId};
 
 use crate::host::numa_memory::Located;
+use crate::pause::effective::Grant;
 
 /// Moves that are kept for the report.
 const KEPT: usize = 256;
@@ -51,6 +52,8 @@ pub struct Account {
     pub moves: BTreeMap<Rule, u64>,
     /// The last moves, oldest first.
     pub last: VecDeque<Move>,
+    /// In which ways the lengths of runqueues were known; filled in at the end.
+    pub runqueues: Vec<Grant>,
     /// Pairs that were brought together.
     pub pairs: PairCounts,
     /// Memory that followed its vCPUs, oldest first.

@@ -3,8 +3,6 @@
 //!
 //! Invariant: a request that is refused leaves threads, claim and state as they were.
 
-use std::time::Duration;
-
 use policy::placement::Config;
 use topology::cpu_set::CpuSet;
 use topology::id::{HostCpu, VcpuIndex};
@@ -13,11 +11,7 @@ use super::control::{ControlError, PlacementChange, PlacementState, VcpuPlace};
 use super::decide::Deciding;
 use super::mover::{Asked, Mover};
 use crate::host::registry::Registry;
-use crate::host::{affinity, sysfs};
-use crate::vcpu::thread::ids_within;
-
-/// How long a vCPU's thread may take to its first instruction.
-const FIRST_INSTRUCTION: Duration = Duration::from_secs(2);
+use crate::host::sysfs;
 
 impl Mover {
     /// How things are.
@@ -32,7 +26,7 @@ impl Mover {
             config: self.asked.config.clone(),
             rules: self.asked.rules,
             plan: self.site.plan.clone(),
-            vcpus: (0..self.threads.len()).map(vcpu).collect(),
+            vcpus: (0..self.crew.len()).map(vcpu).collect(),
             others: self.site.others.clone(),
             claimed: self.site.own.as_ref().map(|own| own.record().cpus.clone()),
             memory: self.memory.clone(),
@@ -59,7 +53,6 @@ impl Mover {
         let mut deciding = Deciding { config: &asked.config, rules: asked.rules, remarks: &mut remarks };
         let process = self.site.process.clone();
         let site = deciding.site((host, guest), process, &mut self.site.own)?;
-        self.await_threads();
         self.site = site;
         self.account.remarks.extend(remarks);
         self.balancer.configure(Config { rules: asked.rules, ..Config::default() });
@@ -72,31 +65,24 @@ impl Mover {
         Ok(())
     }
 
-    /// A thread tells its number with its first instruction, and a busy host may let that wait: whoever has none yet would
-    /// be left where it was put at the start.
-    fn await_threads(&self) {
-        let _ = ids_within(&self.threads, FIRST_INSTRUCTION);
-    }
-
     /// Holds a vCPU on these CPUs, or lets it go.
     ///
     /// # Errors
     /// [`ControlError`].
     pub(super) fn hold(&mut self, vcpu: VcpuIndex, cpus: Option<CpuSet<HostCpu>>) -> Result<(), ControlError> {
         let index = vcpu.index();
-        let vcpus = self.threads.len();
-        self.await_threads();
-        let thread = self.threads.get(index).ok_or(ControlError::NoSuchVcpu { vcpu, vcpus })?.get();
+        let vcpus = self.crew.len();
+        if index >= vcpus {
+            return Err(ControlError::NoSuchVcpu { vcpu, vcpus });
+        }
         if let Some(named) = &cpus {
             // The host may have changed since the last look, or never have been read as a whole.
             let usable = sysfs::limits()?.usable().clone();
             if named.is_empty() || !named.difference(&usable).is_empty() {
                 return Err(ControlError::NotUsable { vcpu, cpus: named.difference(&usable), usable });
             }
-            if let Some(tid) = thread {
-                let refused = |source| ControlError::Refused { vcpu, cpus: named.clone(), source };
-                affinity::set(tid, named.iter()).map_err(refused)?;
-            }
+            let refused = |source| ControlError::Refused { vcpu, cpus: named.clone(), source };
+            self.crew.put(index, named).map_err(refused)?;
             if let Some((place, lowest)) = self.places.get_mut(index).zip(named.lowest()) {
                 *place = lowest;
             }

@@ -12,11 +12,11 @@ use std::time::Duration;
 
 use super::account::Account;
 use super::control::{Message, PlacementHandle};
+use super::crew::Crew;
 use super::memory::NodeMemory;
 use super::mover::{Asked, Looked, Mover};
 use super::pairs::Pairs;
 use super::site::Site;
-use crate::vcpu::thread::{ThreadId, VcpuHandle};
 
 /// Between two looks while somebody waits or moves.
 const SHORTEST: Duration = Duration::from_millis(100);
@@ -46,20 +46,13 @@ impl Live {
     ///
     /// # Errors
     /// No thread can be started; the site is lost with it, and with that the claim.
-    pub(super) fn start(
-        asked: Asked,
-        site: Site,
-        memory: &[NodeMemory],
-        vcpus: &[VcpuHandle],
-        pairs: Pairs,
-    ) -> io::Result<Self> {
+    pub(super) fn start(asked: Asked, site: Site, memory: &[NodeMemory], crew: Crew, pairs: Pairs) -> io::Result<Self> {
         let (messages, received) = channel();
-        let threads: Vec<ThreadId> = vcpus.iter().map(VcpuHandle::thread_id).collect();
         let memory = memory.to_vec();
         let thread = thread::Builder::new()
             .name("placement".to_owned())
             .stack_size(STACK_BYTES)
-            .spawn(move || run(Mover::new(asked, site, memory, threads, pairs), &received))?;
+            .spawn(move || run(Mover::new(asked, site, memory, crew, pairs), &received))?;
         Ok(Self { messages, thread: Some(thread) })
     }
 
@@ -110,7 +103,7 @@ fn run(mut mover: Mover, messages: &Receiver<Message>) -> Left {
             }
             Ok(Message::Hold(vcpu, cpus, answer)) => drop(answer.send(mover.hold(vcpu, cpus).map(|()| mover.state()))),
             Ok(Message::End) | Err(RecvTimeoutError::Disconnected) => {
-                return Left { site: mover.site, account: mover.account, memory: mover.memory };
+                return mover.leave();
             }
         }
     }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use policy::placement::{Claim, CpuLoad, FULL, VcpuLoad};
+use policy::placement::{Claim, CpuLoad, FULL, Runqueue, VcpuLoad};
 use policy::time::Nanos;
 use topology::host::HostTopology;
 use topology::id::HostCpu;
@@ -55,12 +55,25 @@ pub fn cpu_times(stat: &str) -> BTreeMap<HostCpu, CpuTimes> {
     stat.lines().take_while(|line| line.starts_with("cpu")).filter_map(cpu).collect()
 }
 
+/// For how long tasks have waited on each CPU, all together, in ns: the eighth number of a line of `/proc/schedstat`
+/// (Documentation/scheduler/sched-stats.rst). The seventh, for how long they ran, is no help: it stands still while a task
+/// keeps its CPU. Lines that cannot be read are left out.
+#[must_use]
+pub fn cpu_waits(schedstat: &str) -> BTreeMap<HostCpu, u64> {
+    let cpu = |line: &str| {
+        let (name, rest) = line.strip_prefix("cpu")?.split_once(' ')?;
+        Some((HostCpu(name.parse().ok()?), rest.split_ascii_whitespace().nth(7)?.parse().ok()?))
+    };
+    schedstat.lines().filter_map(cpu).collect()
+}
+
 /// Counters at the start of a window, and averages from before.
 #[derive(Debug, Default)]
 pub struct Window {
     start: Nanos,
     tasks: Vec<Option<TaskTimes>>,
     cpus: BTreeMap<HostCpu, CpuTimes>,
+    waits: BTreeMap<HostCpu, u64>,
     averages: BTreeMap<HostCpu, u32>,
 }
 
@@ -71,6 +84,10 @@ pub struct Counters {
     pub tasks: Vec<Option<TaskTimes>>,
     /// Of each CPU.
     pub cpus: BTreeMap<HostCpu, CpuTimes>,
+    /// For how long tasks have waited on each CPU, in ns; empty where the kernel does not tell.
+    pub waits: BTreeMap<HostCpu, u64>,
+    /// Runnable tasks of others on each CPU now; without those that are not known.
+    pub others: BTreeMap<HostCpu, u32>,
 }
 
 /// Loads over a window, as [`policy::placement::Snapshot`] takes them.
@@ -86,7 +103,8 @@ impl Window {
     /// A window that opens now.
     #[must_use]
     pub fn open(now: Nanos, counters: Counters) -> Self {
-        Self { start: now, tasks: counters.tasks, cpus: counters.cpus, averages: BTreeMap::new() }
+        let Counters { tasks, cpus, waits, .. } = counters;
+        Self { start: now, tasks, cpus, waits, averages: BTreeMap::new() }
     }
 
     /// Ends the window, opens the next, and gives the loads in between.
@@ -107,14 +125,31 @@ impl Window {
             };
             VcpuLoad { cpu: *cpu, running: part(|times| times.run_ns), waiting: part(|times| times.wait_ns) }
         };
-        let vcpus = places.iter().enumerate().map(vcpu).collect();
-        let cpus = host.cpus().iter().map(|cpu| self.cpu(cpu.id, &counters.cpus, passed_ns, claims)).collect();
-        (self.start, self.tasks, self.cpus) = (now, counters.tasks, counters.cpus);
+        let vcpus: Vec<VcpuLoad> = places.iter().enumerate().map(vcpu).collect();
+        let mut cpus: Vec<CpuLoad> =
+            host.cpus().iter().map(|cpu| self.cpu(cpu.id, &counters, passed_ns, claims)).collect();
+        for (cpu, load) in host.cpus().iter().zip(&mut cpus) {
+            let mean = self.waited(cpu.id, &counters, passed_ns).map(|waited| load.utilisation.saturating_add(waited));
+            load.runqueue = Runqueue { now: counters.others.get(&cpu.id).copied(), mean };
+        }
+        for vcpu in &vcpus {
+            if let Some(mean) = host.index_of(vcpu.cpu).and_then(|cpu| cpus[cpu].runqueue.mean.as_mut()) {
+                *mean = mean.saturating_sub(vcpu.running.saturating_add(vcpu.waiting));
+            }
+        }
+        (self.start, self.tasks, self.cpus, self.waits) = (now, counters.tasks, counters.cpus, counters.waits);
         Loads { vcpus, cpus }
     }
 
-    fn cpu(&mut self, cpu: HostCpu, after: &BTreeMap<HostCpu, CpuTimes>, passed_ns: u64, claims: &[Claim]) -> CpuLoad {
-        let (before, after) = (self.cpus.get(&cpu), after.get(&cpu));
+    /// How many tasks waited on a CPU on average, in 1024ths of a task.
+    fn waited(&self, cpu: HostCpu, after: &Counters, passed_ns: u64) -> Option<u32> {
+        let (before, after) = self.waits.get(&cpu).zip(after.waits.get(&cpu))?;
+        let tasks = u128::from(after.saturating_sub(*before)) * u128::from(FULL) / u128::from(passed_ns);
+        Some(u32::try_from(tasks).unwrap_or(u32::MAX))
+    }
+
+    fn cpu(&mut self, cpu: HostCpu, after: &Counters, passed_ns: u64, claims: &[Claim]) -> CpuLoad {
+        let (before, after) = (self.cpus.get(&cpu), after.cpus.get(&cpu));
         let spent = after
             .zip(before)
             .map(|(after, before)| (after.busy.saturating_sub(before.busy), after.all.saturating_sub(before.all)));
@@ -167,6 +202,7 @@ mod tests {
         let counters = |task, busy, all| Counters {
             tasks: vec![task],
             cpus: BTreeMap::from([(HostCpu(0), CpuTimes { busy, all })]),
+            ..Counters::default()
         };
         let mut window = Window::open(Nanos(0), counters(task(5, 5), 0, 0));
         let claims = [Claim { cpus: "1".parse().unwrap(), exclusive: true }];
@@ -174,6 +210,25 @@ mod tests {
         assert_eq!(loads.vcpus, [VcpuLoad { cpu: HostCpu(0), running: 512, waiting: 256 }]);
         assert_eq!((loads.cpus[0].utilisation, loads.cpus[0].claims), (768, 0));
         assert_eq!((loads.cpus[1].utilisation, loads.cpus[1].claims, loads.cpus[1].exclusive), (0, 1, true));
+    }
+
+    #[test]
+    fn a_runqueue_without_our_own_vcpus() {
+        const SCHEDSTAT: &str = "version 15\ntimestamp 4\ncpu0 0 0 1 2 3 4 500 700 9\ndomain0 03 0 0\ncpu1 0 0 0\n\
+            cpu 1 1 1 1 1 1 1 1 1\n";
+        assert_eq!(cpu_waits(SCHEDSTAT), BTreeMap::from([(HostCpu(0), 700)]));
+        let counters = |task: (u64, u64), busy, all, waits: &[(u32, u64)]| Counters {
+            tasks: vec![Some(TaskTimes { run_ns: task.0, wait_ns: task.1 })],
+            cpus: (0..2).map(|cpu| (HostCpu(cpu), CpuTimes { busy, all })).collect(),
+            waits: waits.iter().map(|&(cpu, ns)| (HostCpu(cpu), ns)).collect(),
+            others: BTreeMap::from([(HostCpu(1), 2)]),
+        };
+        let mut window = Window::open(Nanos(0), counters((0, 0), 0, 0, &[(0, 100)]));
+        // All the time busy; our vCPU had half of it and waited for the other half, another task waited three times as long.
+        let after = counters((500, 500), 9, 9, &[(0, 2_100), (1, 4)]);
+        let loads = window.close(Nanos(1_000), after, &host(), (&[HostCpu(0)], &[]));
+        assert_eq!(loads.cpus[0].runqueue, Runqueue { now: None, mean: Some(2 * FULL) });
+        assert_eq!(loads.cpus[1].runqueue, Runqueue { now: Some(2), mean: None }, "known now, but not before");
     }
 
     #[test]
@@ -188,8 +243,13 @@ mod tests {
     proptest! {
         #[test]
         fn any_text_is_borne_and_no_share_exceeds_a_cpu(text in "(cpu[0-9]{0,5} [0-9 ]{0,60}\n){0,4}", ns in any::<u64>()) {
-            let counters = || Counters { tasks: vec![TaskTimes::read(&text)], cpus: cpu_times(&text) };
-            let mut window = Window::open(Nanos(ns), Counters::default());
+            let counters = || Counters {
+                tasks: vec![TaskTimes::read(&text)],
+                cpus: cpu_times(&text),
+                waits: cpu_waits(&text),
+                ..Counters::default()
+            };
+            let mut window = Window::open(Nanos(ns), counters());
             let loads = window.close(Nanos(0), counters(), &host(), (&[HostCpu(0)], &[]));
             prop_assert!(loads.cpus.iter().all(|cpu| cpu.utilisation <= FULL && cpu.average <= FULL));
         }

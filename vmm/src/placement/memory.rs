@@ -30,6 +30,27 @@ pub struct NodeMemory {
     pub spans: Vec<Span>,
 }
 
+impl NodeMemory {
+    /// Bytes on each node of the host, judged by at most so many pages. All 0 if the kernel does not tell.
+    pub(super) fn bytes_on(&self, host: &HostTopology, most_pages: usize) -> Vec<u64> {
+        self.bytes_found(host, &locate(self, most_pages).unwrap_or_default())
+    }
+
+    /// The same, given what the kernel told. What nobody has touched yet counts as where it will be, if that is one node.
+    fn bytes_found(&self, host: &HostTopology, found: &Located) -> Vec<u64> {
+        let bytes: u64 = self.spans.iter().map(|span| span.bytes as u64).sum();
+        let each = bytes / found.asked.max(1);
+        let untouched = found.asked.saturating_sub(found.pages.values().sum());
+        let one = matches!(self.policy, MemoryPolicy::Bind | MemoryPolicy::Preferred) && self.host_nodes.len() == 1;
+        let later = self.host_nodes.lowest().filter(|_| one);
+        let on = |node: HostNode| {
+            let pages = found.pages.get(&node).copied().unwrap_or(0);
+            (pages + if later == Some(node) { untouched } else { 0 }) * each
+        };
+        host.nodes().iter().map(|node| on(node.id)).collect()
+    }
+}
+
 /// A node's memory cannot be tied as the user wants.
 #[derive(Debug, thiserror::Error)]
 pub enum MemoryPlaceError {
@@ -281,4 +302,38 @@ pub(super) fn follow(node: &mut NodeMemory, to: HostNode) -> io::Result<()> {
 #[must_use]
 pub fn locate(node: &NodeMemory, most_pages: usize) -> Option<Located> {
     numa_memory::locate(&node.spans, most_pages).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use topology::host::HostShape;
+
+    use super::*;
+
+    #[test]
+    fn memory_that_nobody_has_touched_is_where_it_will_be() {
+        let shape = HostShape { nodes: 2, llcs: 1, clusters: 1, cores: 1, threads: 1, node_memory_bytes: 1 << 30 };
+        let host = shape.build().unwrap();
+        let node = |policy, nodes: &str| NodeMemory {
+            guest: NodeId(0),
+            wished: false,
+            policy,
+            host_nodes: nodes.parse().unwrap(),
+            spans: vec![Span { start: 0, bytes: 8 << 12 }],
+        };
+        let found = Located { pages: BTreeMap::from([(HostNode(0), 2)]), asked: 8 };
+        let bytes = |policy, nodes| node(policy, nodes).bytes_found(&host, &found);
+        for policy in [MemoryPolicy::Preferred, MemoryPolicy::Bind] {
+            assert_eq!(bytes(policy, "1"), [2 << 12, 6 << 12]);
+        }
+        assert_eq!(bytes(MemoryPolicy::Bind, "0-1"), [2 << 12, 0], "on which of the two is not known");
+        assert_eq!(bytes(MemoryPolicy::Interleave, "1"), [2 << 12, 0]);
+        assert_eq!(
+            node(MemoryPolicy::Bind, "1").bytes_found(&host, &Located::default()),
+            [0, 0],
+            "the kernel tells nothing"
+        );
+    }
 }

@@ -8,9 +8,10 @@
 //! /proc ─► loads ─► policy::placement::Balancer ─► live: affinity and claim, every period while the guest runs
 //! ```
 //! [`start`] decides and applies once; [`confine`] is what both make of places (pure); [`memory`] ties guest nodes to
-//! host nodes and asks the kernel what became of it; [`loads`] turns `/proc` into loads (pure); [`live`] is the thread
+//! host nodes and asks the kernel what became of it; [`loads`] turns `/proc` into loads (pure), `runqueues` finds out what can be known of how many tasks share a CPU; [`live`] is the thread
 //! that goes on deciding, `mover` one look of it, `follow` memory that goes after its vCPUs, [`pairs`] who keeps yielding to
-//! whom, [`account`] what it did; [`control`] asks and changes it from outside.
+//! whom, [`account`] what it did; [`control`] asks and changes it from outside; `crew` is the threads all
+//! that is done to.
 //!
 //! Invariant: what could not be done is said, in the run's output and in its report, and costs placement, never the run,
 //! unless the user asked for it by name: then it is an error before the guest starts.
@@ -19,6 +20,7 @@ pub mod account;
 mod change;
 pub mod confine;
 pub mod control;
+mod crew;
 mod decide;
 pub mod error;
 mod follow;
@@ -27,5 +29,6 @@ pub mod loads;
 pub mod memory;
 mod mover;
 pub mod pairs;
+mod runqueues;
 mod site;
 pub mod start;

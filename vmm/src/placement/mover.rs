@@ -13,15 +13,17 @@ use topology::id::HostCpu;
 
 use super::account::Account;
 use super::confine;
+use super::crew::Crew;
 use super::follow::Away;
-use super::loads::{Counters, TaskTimes, Window, cpu_times};
-use super::memory::{self, NodeMemory};
+use super::live::Left;
+use super::loads::{Counters, Window, cpu_times};
+use super::memory::NodeMemory;
 use super::pairs::Pairs;
+use super::runqueues::Runqueues;
 use super::site::Site;
 use crate::config::PlacementConfig;
 use crate::host::registry::{Record, Registry};
-use crate::host::{affinity, sysfs, tasks};
-use crate::vcpu::thread::ThreadId;
+use crate::host::{affinity, sysfs};
 
 /// From this part of its time on a vCPU counts as waiting.
 const WAITS: u32 = FULL / 16;
@@ -60,7 +62,7 @@ pub(super) struct Mover {
     pub(super) decisions: Vec<Option<Decision>>,
     /// CPUs that somebody named for a vCPU.
     pub(super) held: Vec<Option<CpuSet<HostCpu>>>,
-    pub(super) threads: Vec<ThreadId>,
+    pub(super) crew: Crew,
     pub(super) window: Window,
     pub(super) memory: Vec<NodeMemory>,
     /// For each guest node, bytes on each host node.
@@ -71,19 +73,20 @@ pub(super) struct Mover {
     /// Memory that should follow its vCPUs.
     pub(super) away: Away,
     pub(super) pairs: Pairs,
+    pub(super) runqueues: Runqueues,
     pub(super) account: Account,
 }
 
 impl Mover {
-    pub(super) fn new(asked: Asked, site: Site, memory: Vec<NodeMemory>, threads: Vec<ThreadId>, pairs: Pairs) -> Self {
+    pub(super) fn new(asked: Asked, site: Site, memory: Vec<NodeMemory>, crew: Crew, pairs: Pairs) -> Self {
         widen(&site.process);
         let config = Config { rules: asked.rules, ..Config::default() };
         let mut mover = Self {
             balancer: Balancer::new(site.host.clone(), site.guest.clone(), config, Nanos(0)),
             places: Vec::new(),
             decisions: Vec::new(),
-            held: vec![None; threads.len()],
-            window: Window::open(Nanos(0), counters(&threads)),
+            held: vec![None; crew.len()],
+            window: Window::default(),
             memory,
             located: Vec::new(),
             registry: site.own.is_some().then(Registry::of_this_user).and_then(Result::ok),
@@ -92,11 +95,13 @@ impl Mover {
             began: Instant::now(),
             away: Away::default(),
             pairs,
+            runqueues: Runqueues::default(),
             account: Account::default(),
-            threads,
+            crew,
             asked,
             site,
         };
+        mover.window = Window::open(Nanos(0), mover.counters());
         mover.take_plan();
         mover
     }
@@ -105,7 +110,7 @@ impl Mover {
     pub(super) fn take_plan(&mut self) {
         self.places = self.site.plan.places.iter().map(|place| place.decision.to).collect();
         self.decisions = self.site.plan.places.iter().map(|place| Some(place.decision)).collect();
-        self.decisions.resize(self.threads.len(), None);
+        self.decisions.resize(self.crew.len(), None);
     }
 
     /// Whether there is anything to decide: with one CPU there is no choice. A process that had several goes on looking
@@ -119,6 +124,12 @@ impl Mover {
         Nanos(u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 
+    /// What is left at the end.
+    pub(super) fn leave(mut self) -> Left {
+        self.account.runqueues = self.runqueues.grants();
+        Left { site: self.site, account: self.account, memory: self.memory }
+    }
+
     /// One look.
     pub(super) fn look(&mut self) -> Looked {
         let begun = Instant::now();
@@ -130,9 +141,15 @@ impl Mover {
     fn look_now(&mut self) -> Looked {
         let now = self.now();
         let changed = self.notice();
-        let loads = self.window.close(now, counters(&self.threads), &self.site.host, (&self.places, &self.site.claims));
+        let counters = self.counters();
+        let loads = self.window.close(now, counters, &self.site.host, (&self.places, &self.site.claims));
+        let waits = loads.vcpus.iter().any(|load| load.waiting >= WAITS);
+        if waits {
+            self.runqueues.want();
+        }
         if self.account.looks.is_multiple_of(MEMORY_EVERY) {
-            self.located = self.memory.iter().map(|node| bytes_by_node(node, &self.site)).collect();
+            let host = &self.site.host;
+            self.located = self.memory.iter().map(|node| node.bytes_on(host, MEMORY_PAGES)).collect();
         }
         self.account.looks += 1;
         let deciding = Instant::now();
@@ -146,11 +163,19 @@ impl Mover {
             self.carry_out(&moves, changed);
         }
         self.follow(now);
-        match loads.vcpus.iter().any(|load| load.waiting >= WAITS) {
+        match waits {
             _ if changed || !moves.is_empty() => Looked::Changed,
             true => Looked::Waiting,
             false => Looked::Calm,
         }
+    }
+
+    /// What everything has had so far, and what is on the runqueues.
+    fn counters(&mut self) -> Counters {
+        let cpus = sysfs::read_small("/proc/stat").map(|text| cpu_times(&text)).unwrap_or_default();
+        let waits = self.runqueues.waits();
+        let others = self.runqueues.now(self.site.host.usable(), self.crew.tids());
+        Counters { tasks: self.crew.times(), cpus, waits, others }
     }
 
     /// Takes note of what changed outside: whether anything did.
@@ -166,22 +191,15 @@ impl Mover {
                 self.signature = signature;
                 moved = host.usable() != self.site.host.usable() || host.cpus() != self.site.host.cpus();
                 self.site.host = host.clone();
+                self.runqueues.host_changed();
                 self.balancer.host_changed(host, self.now());
             }
         }
-        let changed = moved || claimed.is_some() || self.strayed();
+        // Older kernels forget affinities when a cpuset changes.
+        let changed = moved || claimed.is_some() || self.crew.strayed(&self.site.cpus);
         self.site.claims = claimed.unwrap_or_else(|| std::mem::take(&mut self.site.claims));
         self.account.host_changes += u64::from(changed);
         changed
-    }
-
-    /// Whether the kernel, or somebody else, lets a vCPU thread run elsewhere than it was told to: older kernels forget
-    /// affinities when a cpuset changes.
-    fn strayed(&self) -> bool {
-        let elsewhere = |(thread, cpus): (&ThreadId, &CpuSet<HostCpu>)| {
-            thread.get().and_then(|tid| affinity::of(tid).ok()).is_some_and(|now| now != *cpus)
-        };
-        self.threads.iter().zip(&self.site.cpus).any(elsewhere)
     }
 
     /// The moves that concern nobody who is held. Who is held on CPUs that are all gone is let go.
@@ -203,7 +221,7 @@ impl Mover {
         let host = &self.site.host;
         let mut cpus: Vec<CpuSet<HostCpu>> = match self.asked.config.mode {
             Mode::None if self.held.iter().all(Option::is_none) => return Vec::new(),
-            Mode::None => vec![host.usable().clone(); self.threads.len()],
+            Mode::None => vec![host.usable().clone(); self.crew.len()],
             Mode::Pin(_) => self.site.plan.places.iter().map(|place| place.affinity.clone()).collect(),
             _ => confine::vcpus(host, &self.places, &self.site.claims, &self.pairs.together),
         };
@@ -231,10 +249,12 @@ impl Mover {
         }
         let cpus = self.wanted();
         let anywhere = self.site.host.usable().clone();
-        for (index, thread) in self.threads.iter().enumerate() {
+        for index in 0..self.crew.len() {
             let (wanted, same) = (cpus.get(index).unwrap_or(&anywhere), self.site.cpus.get(index) == cpus.get(index));
-            let Some(tid) = thread.get().filter(|_| all || !same) else { continue };
-            if affinity::set(tid, wanted.iter()).is_err() {
+            if same && !all {
+                continue;
+            }
+            if self.crew.put(index, wanted).is_err() {
                 self.account.refused += 1;
                 continue;
             }
@@ -254,10 +274,8 @@ impl Mover {
             if self.held.iter().any(Option::is_some) { taken.iter().collect() } else { self.places.clone() };
         let others = (!places.is_empty()).then(|| confine::others(&self.site.host, &places, &self.site.claims));
         let others = others.flatten();
-        // A vCPU's thread that has not run yet is not to be told from the others: they move at a later change.
-        let known = self.threads.iter().all(|thread| thread.get().is_some());
-        if known && others != self.site.others {
-            keep_off(&self.threads, others.as_ref().unwrap_or(self.site.host.usable()));
+        if others != self.site.others {
+            self.crew.keep_others_on(others.as_ref().unwrap_or(self.site.host.usable()), &self.site.cpus);
             self.site.others = others;
         }
         if let Some(own) = &mut self.site.own {
@@ -267,19 +285,6 @@ impl Mover {
             };
             // The old claim stays where the new one cannot be written: others keep off a little too much.
             let _ = own.update(cpus, self.asked.config.exclusive);
-        }
-    }
-}
-
-/// Puts all threads that are no vCPUs on these CPUs. The one that places must see what the process may use, and takes no
-/// time; those that try out what a yield does have CPUs of their own choice for a moment.
-pub(super) fn keep_off(vcpus: &[ThreadId], cpus: &CpuSet<HostCpu>) {
-    let vcpus: Vec<i32> = vcpus.iter().filter_map(ThreadId::get).collect();
-    let stays = |name: &str| name == "placement" || name.starts_with("yield-");
-    for task in tasks::of_this_process() {
-        if !vcpus.contains(&task.tid) && !stays(&task.name) {
-            // A thread may have ended meanwhile.
-            let _ = affinity::set(task.tid, cpus.iter());
         }
     }
 }
@@ -301,21 +306,4 @@ fn widen(process: &CpuSet<HostCpu>) {
 fn signature() -> Signature {
     let (online, cpuset) = sysfs::signature(&sysfs::read_small);
     (online, cpuset, affinity::of_this_thread().ok())
-}
-
-fn counters(threads: &[ThreadId]) -> Counters {
-    let times = |thread: &ThreadId| {
-        let text = sysfs::read_small(&format!("/proc/self/task/{}/schedstat", thread.get()?)).ok()?;
-        TaskTimes::read(&text)
-    };
-    let cpus = sysfs::read_small("/proc/stat").map(|text| cpu_times(&text)).unwrap_or_default();
-    Counters { tasks: threads.iter().map(times).collect(), cpus }
-}
-
-fn bytes_by_node(node: &NodeMemory, site: &Site) -> Vec<u64> {
-    let located = memory::locate(node, MEMORY_PAGES).unwrap_or_default();
-    let bytes: u64 = node.spans.iter().map(|span| span.bytes as u64).sum();
-    let each = bytes / located.asked.max(1);
-    let on = |host: &topology::host::Node| located.pages.get(&host.id).map_or(0, |pages| pages * each);
-    site.host.nodes().iter().map(on).collect()
 }

@@ -16,11 +16,12 @@ use topology::memory_map::MemoryMap;
 use super::account::Account;
 use super::confine;
 use super::control::{HandleError, PlacementHandle};
+use super::crew::Crew;
 use super::decide::Deciding;
 use super::error::StartError;
 use super::live::{Left, Live};
 use super::memory::{self, NodeMemory};
-use super::mover::{self, Asked};
+use super::mover::Asked;
 use super::pairs::{Pairs, YieldCounts};
 use super::site::Site;
 use crate::config::{HugePages, Machine, PlacementConfig};
@@ -132,9 +133,9 @@ impl Placement {
     /// Lets the vCPU threads share cores with each other only; what came of it is in [`Placement::core_scheduling`].
     pub fn share_cores(&mut self, threads: &[VcpuHandle]) {
         let name = "core-scheduling";
-        let threads: Vec<_> = threads.iter().map(VcpuHandle::thread_id).collect();
+        let crew = Crew::of(threads);
         let late = || CoreSchedulingError::Refused(io::ErrorKind::TimedOut.into());
-        let shared = ids_within(&threads, ANSWER_LIMIT).ok_or_else(late).and_then(|ids| core_scheduling::share(&ids));
+        let shared = ids_within(crew.ids(), ANSWER_LIMIT).ok_or_else(late).and_then(|ids| core_scheduling::share(&ids));
         let grant = match shared {
             Ok(cookie) => Grant::yes(name, format!("all vCPU threads have cookie {cookie:#x}, nobody else has")),
             Err(error) => Grant::no(name, error.to_string(), error.remedy()),
@@ -160,14 +161,7 @@ impl Placement {
         let places: Vec<HostCpu> = confine::union(site.cpus.iter()).iter().collect();
         site.others = (!places.is_empty()).then(|| confine::others(&site.host, &places, &site.claims)).flatten();
         if let Some(cpus) = &site.others {
-            let vcpus: Vec<_> = threads.iter().map(VcpuHandle::thread_id).collect();
-            let unknown: Vec<bool> = threads.iter().map(|thread| thread.tid().is_none()).collect();
-            mover::keep_off(&vcpus, cpus);
-            // A thread that has not run yet, behind another vCPU on its CPU, was not to be told from the others.
-            let late = threads.iter().zip(&site.cpus).zip(unknown).filter(|(_, unknown)| *unknown);
-            for ((thread, cpus), _) in late {
-                let _ = thread.confine(cpus);
-            }
+            Crew::of(threads).keep_others_on(cpus, &site.cpus);
         }
     }
 
@@ -198,7 +192,8 @@ impl Placement {
     fn attend(&mut self, threads: &[VcpuHandle]) {
         let Some(site) = self.site.take() else { return };
         let asked = Asked { config: self.config.clone(), rules: self.rules };
-        match Live::start(asked, site, &self.memory, threads, Pairs::of(self.yields.clone())) {
+        let pairs = Pairs::of(self.yields.clone());
+        match Live::start(asked, site, &self.memory, Crew::of(threads), pairs) {
             Ok(live) => self.live = Some(live),
             Err(error) => self.remarks.push(format!("vCPUs stay where they are, no thread can be started: {error}")),
         }

@@ -48,6 +48,9 @@ pub struct LivePlacementReport {
     pub moves: BTreeMap<Rule, u64>,
     /// The last moves, oldest first, at most 256.
     pub last: Vec<MoveReport>,
+    /// In which ways the lengths of the CPUs' runqueues were known.
+    #[serde(default)]
+    pub runqueues: Vec<Grant>,
     /// Pairs of vCPUs that keep yielding to each other.
     #[serde(default)]
     pub pairs: PairsReport,

@@ -87,6 +87,7 @@ fn full() -> Report {
                     score: 0,
                     runner_up: Some(HostCpu(2)),
                 }],
+                runqueues: vec![Grant::no("schedstat", "none", Some("another kernel"))],
                 pairs: PairsReport { tried: 2, helped: 1, undone: 1 },
                 migrations: vec![MigrationReport {
                     at_ms: 200,

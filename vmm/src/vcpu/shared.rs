@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a vCPU thread shares with those who hold, ask or watch it.
 
-use std::sync::OnceLock;
+use std::os::unix::thread::RawPthread;
 use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
 
 use super::control::{Mailbox, State};
@@ -18,6 +19,8 @@ pub(super) struct Shared {
     pub(super) exits: ExitCounters,
     pub(super) meter: Meter,
     pub(super) tid: AtomicI32,
+    /// The thread while it may be named so: from its start until it is joined or left behind.
+    pub(super) pthread: Mutex<Option<RawPthread>>,
     pub(super) first_run: OnceLock<Instant>,
 }
 

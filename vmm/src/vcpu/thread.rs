@@ -5,8 +5,8 @@
 use std::io;
 use std::ops::Deref;
 use std::os::unix::thread::JoinHandleExt;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -51,8 +51,9 @@ pub struct VcpuHandle {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Where the number of a vCPU's thread is to be had, for threads that do not have its handle.
+/// A vCPU's thread for threads that do not have its handle: where its number is to be had, and a way to put it on CPUs.
 #[derive(Clone, Debug)]
+#[cfg_attr(test, derive(Default))]
 pub struct ThreadId(Arc<Shared>);
 
 impl ThreadId {
@@ -60,6 +61,39 @@ impl ThreadId {
     #[must_use]
     pub fn get(&self) -> Option<i32> {
         self.0.tid()
+    }
+
+    /// Lets the thread run on these host CPUs only, from now on, also if it has not run yet.
+    ///
+    /// # Errors
+    /// The kernel's own: `EINVAL` if none of them is online and allowed, `ESRCH` if the thread has ended.
+    pub fn confine(&self, cpus: &CpuSet<HostCpu>) -> io::Result<()> {
+        if let Some(tid) = self.get() {
+            return affinity::set(tid, cpus.iter());
+        }
+        let thread = self.0.pthread.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(thread) = *thread else { return Err(io::Error::from_raw_os_error(libc::ESRCH)) };
+        // SAFETY: `pthread` is emptied under this lock before the thread is joined or left behind. The thread has not told
+        // its number, so it has not come to its end, where the kernel clears what stands behind `thread`.
+        unsafe { affinity::set_of_pthread(thread, cpus.iter()) }
+    }
+
+    /// A thread that is not one of a vCPU takes the place of one.
+    #[cfg(test)]
+    pub(crate) fn born(&self, thread: &JoinHandle<()>) {
+        *self.0.pthread.lock().unwrap() = Some(thread.as_pthread_t());
+    }
+
+    /// It tells its number.
+    #[cfg(test)]
+    pub(crate) fn tell(&self) {
+        self.0.tid.store(own_tid(), Ordering::Release);
+    }
+
+    /// It is about to be joined.
+    #[cfg(test)]
+    pub(crate) fn gone(&self) {
+        *self.0.pthread.lock().unwrap() = None;
     }
 }
 
@@ -116,6 +150,7 @@ impl VcpuHandle {
             .stack_size(STACK_BYTES)
             .spawn(move || body(index, vcpu, &of_thread, &*accesses, hook, &*listener))
             .map_err(|source| SpawnError { index, source })?;
+        *shared.pthread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread.as_pthread_t());
         Ok(Self { index, apic_id, shared, stats, thread: Some(thread) })
     }
 
@@ -148,9 +183,7 @@ impl VcpuHandle {
     /// # Errors
     /// The kernel's own: `EINVAL` if none of them is online and allowed, `ESRCH` if the thread has ended.
     pub fn confine(&self, cpus: &CpuSet<HostCpu>) -> io::Result<()> {
-        let Some(thread) = &self.thread else { return Err(io::Error::from_raw_os_error(libc::ESRCH)) };
-        // SAFETY: the thread is not joined while `self.thread` is there.
-        unsafe { affinity::set_of_pthread(thread.as_pthread_t(), cpus.iter()) }
+        self.thread_id().confine(cpus)
     }
 
     /// The state it last reported.
@@ -228,6 +261,7 @@ impl VcpuHandle {
     /// and stays.
     fn end(&mut self, limit: Duration) {
         let ended = self.thread.is_none() || self.wait(limit).is_ok();
+        *self.shared.pthread.lock().unwrap_or_else(PoisonError::into_inner) = None;
         if let Some(thread) = self.thread.take().filter(|_| ended) {
             // A panic aborts the process, so a join cannot fail.
             let _ = thread.join();

@@ -6,12 +6,16 @@
 //! `pause`'s business. Invariant: unknown is `None`, never 0 and never "idle".
 
 mod exact;
+mod lengths;
+mod on_demand;
 mod own_threads;
 pub(crate) mod proc_text;
 
 use topology::id::HostCpu;
 
 pub use exact::{Exact, ExactError};
+pub use lengths::{BoundThreads, others};
+pub use on_demand::{Loaded, OnDemand};
 pub use own_threads::OwnThreads;
 
 /// One thread at one moment, as far as it can be seen. All is unknown of a thread that has ended.
