@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use vmm::report::Report;
 
 use crate::monitor::{self, Monitor};
-use crate::{kvm, trial};
+use crate::{Missing, kvm, trial};
 
 /// `_IO(KVMIO, 0xce)` (include/uapi/linux/kvm.h).
 const KVM_GET_STATS_FD: &str = "0xAECE";
@@ -24,8 +24,8 @@ const PROMPT: Duration = Duration::from_secs(60);
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
-        trial("on_a_kernel_without_counters_of_kvm_a_run_is_as_ever_and_says_so", kvm, old_kernel),
-        trial("a_vcpu_thread_that_dies_keeps_nobody_from_the_end", kvm, dead_thread),
+        trial("on_a_kernel_without_counters_of_kvm_a_run_is_as_ever_and_says_so", refusing, old_kernel),
+        trial("a_vcpu_thread_that_dies_keeps_nobody_from_the_end", ending_threads, dead_thread),
     ]
 }
 
@@ -37,6 +37,29 @@ fn build() -> (TempDir, PathBuf) {
     let built = Command::new("cc").args(["-O1", "-Wall", "-Werror", "-o"]).arg(&program).arg(source).status();
     assert!(built.is_ok_and(|status| status.success()), "cc cannot build {source}");
     (directory, program)
+}
+
+/// What came of a fault that was tried on another program than the monitor.
+fn tried(what: &str, arguments: &[&str]) -> Missing {
+    let (_directory, faults) = build();
+    let done = Command::new(faults).args(arguments).output().unwrap();
+    let why = || format!("{what} is not allowed here: {}", String::from_utf8_lossy(&done.stderr).trim());
+    (!done.status.success()).then(why)
+}
+
+fn refusing() -> Missing {
+    kvm().or_else(|| tried("seccomp", &["refuse-ioctl", KVM_GET_STATS_FD, "true"]))
+}
+
+fn ending_threads() -> Missing {
+    kvm().or_else(|| {
+        let mut other = Command::new("sleep").arg("60").spawn().unwrap();
+        let missing = tried("ptrace", &["end-thread", &other.id().to_string()]);
+        // It has ended, if that was allowed.
+        let _ = other.kill();
+        other.wait().unwrap();
+        missing
+    })
 }
 
 fn old_kernel() {
