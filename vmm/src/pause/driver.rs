@@ -10,7 +10,9 @@ use std::io;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use policy::pause::{HostView, OutcomeEvent, PauseConfig, PauseEvent, PauseState, VcpuState, VcpuView, YieldOutcome};
+use policy::pause::{
+    Act, HostView, OutcomeEvent, PauseConfig, PauseEvent, PauseState, VcpuState, VcpuView, YieldOutcome,
+};
 use policy::time::Nanos;
 use topology::id::{ApicId, HostCpu, VcpuIndex};
 
@@ -211,6 +213,7 @@ impl Driver {
         let alone = core.view.get(source).and_then(|view| view.runqueue) == Some(1);
         let Rules { mode, mechanism, bounds, .. } = core.rules;
         let config = self.config(&core.rules);
+        let mut spins_on = false;
         let (deed, quiet_until) = if !decides(mode) {
             // Switched off while the report was on its way.
             (Deed::NOTHING, now)
@@ -226,6 +229,7 @@ impl Driver {
             let decision = core.decide(&event, &config, now);
             self.seat(source).count_decision(decision.act);
             self.recent.decided(source, owner, &decision, now);
+            spins_on = decision.act == Act::Spin;
             (Deed::of(decision.act), decision.quiet_until)
         } else {
             let deed = Deed::fixed(mechanism, owner, named_since_entry, bounds, now);
@@ -234,11 +238,11 @@ impl Driver {
         };
         let patience = order::patience(quiet_until.since(now), config.backoff_base_ns);
         if mode != PauseMode::Act {
-            return Order { deed: Deed::NOTHING, quiet_until, patience, rouse: None, alone, decided: false };
+            return Order { deed: Deed::NOTHING, quiet_until, patience, spins_on, rouse: None, alone, decided: false };
         }
         self.prepare(&mut core, source, &deed);
         let rouse = deed.wake.filter(|target| *target != source && self.release(&mut core, *target));
-        Order { deed, quiet_until, patience, rouse, alone, decided: mechanism == MechanismChoice::Auto }
+        Order { deed, quiet_until, patience, spins_on, rouse, alone, decided: mechanism == MechanismChoice::Auto }
     }
 
     /// Writes what is known now into the view.

@@ -28,6 +28,8 @@ pub(super) struct Order {
     pub(super) quiet_until: Nanos,
     /// How many times the usual spins it may spin before it reports again.
     pub(super) patience: u32,
+    /// Acting was found not to pay: it spins on.
+    pub(super) spins_on: bool,
     /// Whom to rouse once the lock is let go.
     pub(super) rouse: Option<VcpuIndex>,
     /// Nobody else wants the CPU.
@@ -38,12 +40,18 @@ pub(super) struct Order {
 
 /// The most of [`Order::patience`]. Bounds how late a vCPU is heard that has to be helped again: with the spins that are
 /// recommended where each vCPU can have a CPU, 2 ms.
-const MOST_PATIENCE: u64 = 16;
+const MOST_PATIENCE: u32 = 16;
+
+/// The next [`Order::patience`] of a source that was told to spin on, for acting was found not to pay: only what is learnt
+/// from its reports is lost, and twice as few are enough.
+pub(super) fn longer(before: u32) -> u32 {
+    before.saturating_mul(2).min(MOST_PATIENCE)
+}
 
 /// How many times the usual spins a source may spin that need not report for `quiet_ns`, where `base_ns` is the shortest such
 /// time: each useless report doubles it, as it does the back-off window.
 pub(super) fn patience(quiet_ns: u64, base_ns: u64) -> u32 {
-    u32::try_from((quiet_ns / base_ns.max(1)).clamp(1, MOST_PATIENCE)).unwrap_or(1)
+    u32::try_from(quiet_ns / base_ns.max(1)).unwrap_or(MOST_PATIENCE).clamp(1, MOST_PATIENCE)
 }
 
 #[cfg(test)]
@@ -55,5 +63,6 @@ mod tests {
         let of = |quiet_ns| patience(quiet_ns, 50_000);
         assert_eq!([of(0), of(50_000), of(100_000), of(400_000), of(6_400_000)], [1, 1, 2, 8, 16]);
         assert_eq!(patience(u64::MAX, 0), 16);
+        assert_eq!([longer(1), longer(8), longer(16)], [2, 16, 16]);
     }
 }

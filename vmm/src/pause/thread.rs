@@ -15,7 +15,7 @@ use super::deed::Then;
 use super::directed;
 use super::driver::Driver;
 use super::helper;
-use super::order::{Order, Report};
+use super::order::{self, Order, Report};
 use super::park::Woken;
 use super::rules::Attached;
 use super::seat::Seat;
@@ -142,7 +142,8 @@ impl VcpuPause {
         seat.heard(report.cpu, now);
         self.switches = switches;
         let order = self.driver.decide(self.me, &report, now);
-        (self.quiet_until, self.patience) = (order.quiet_until, order.patience);
+        self.quiet_until = order.quiet_until;
+        self.patience = if order.spins_on { order::longer(self.patience) } else { order.patience };
         self.driver.rouse(&order);
         self.seat().note(progress, order.deed.target);
         !order.deed.is_nothing() && self.act(&order, now)
