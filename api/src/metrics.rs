@@ -175,6 +175,17 @@ fn sums(page: &mut Page<'_>, stats: &Stats) -> fmt::Result {
     let moves = placement.moves.iter().map(|(rule, moves)| ([("rule", rule.as_str())], *moves));
     page.counts("placement_moves", "vCPUs moved by placement", moves)?;
     page.count("placement_looks", "Looks of placement at the loads", placement.looks)?;
+    page.count("placement_host_changes", "Changes of the host that placement took note of", placement.host_changes)?;
+    page.seconds(
+        "placement_spent",
+        "Time that looking and deciding took",
+        [([], placement.spent_ns)] as [Series<'_, _, 0>; 1],
+    )?;
+    let pairs =
+        [("tried", placement.pairs.tried), ("helped", placement.pairs.helped), ("undone", placement.pairs.undone)];
+    let pairs = pairs.map(|(outcome, count)| ([("outcome", outcome)], count));
+    page.counts("placement_pairs", "Pairs of vCPUs that were brought together", pairs)?;
+    page.count("placement_migrations", "Times a guest node's memory followed its vCPUs", placement.migrations)?;
     page.count("placement_refused", "Changes of affinity that the kernel refused", placement.refused)?;
     let kvm = stats.kvm.iter().map(|(counter, value)| ([("counter", counter.as_str())], *value));
     page.gauges("kvm_stat", "KVM's own counters of the machine, under the kernel's names", kvm)?;

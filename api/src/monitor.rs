@@ -18,8 +18,8 @@ use topology::cpu_set::CpuSet;
 use topology::id::{HostCpu, VcpuIndex};
 
 use crate::wire::{
-    Configuration, Decisions, Generation, Host, Pause, PauseChange, Placement, PlacementChange, Stats, Topology, Vcpu,
-    Vcpus, Vm, VmState, WantedState,
+    Configuration, Decisions, Generation, Host, Pause, PauseChange, Placement, PlacementChange, Stats, Thresholds,
+    ThresholdsChange, Topology, Vcpu, Vcpus, Vm, VmState, WantedState,
 };
 
 /// A machine, or the place of one that is still to be created (`vmm --api-only`).
@@ -38,6 +38,8 @@ pub trait Monitor: Send + Sync + 'static {
     fn placement(&self) -> Option<Placement>;
     /// The pause handling; none before it was created.
     fn pause(&self) -> Option<Pause>;
+    /// From which numbers on events are told; none before it was created.
+    fn thresholds(&self) -> Option<Thresholds>;
     /// Sums over these vCPUs, which [`Monitor::vcpus`] gave, and costs, without [`Stats::api`]; none before it was created.
     fn stats_of(&self, vcpus: &[Vcpu]) -> Option<Stats>;
     /// The latest `limit` decisions; none before it was created.
@@ -70,6 +72,8 @@ pub enum Change {
     Placement(PlacementChange),
     /// Change the pause handling.
     Pause(PauseChange),
+    /// Change from which numbers on events are told.
+    Thresholds(ThresholdsChange),
 }
 
 /// Why a change was not made. Nothing of it was done then.

@@ -47,6 +47,7 @@ fn shows() {
         (&["host"], "kernel"),
         (&["placement"], "rules"),
         (&["pause-loops"], "mechanism"),
+        (&["thresholds"], "steal_permille"),
         (&["stats"], "rss_bytes"),
         (&["decisions", "--limit=1"], "total"),
     ] {
@@ -72,6 +73,8 @@ fn changes() {
     assert!(told(&machine, &["vcpu", "0", "--affinity=0"]).contains("affinity     0"));
     assert!(told(&machine, &["placement", "--rule=cluster=off"]).contains("cluster      no"));
     assert!(told(&machine, &["pause-loops", "--mode=observe", "--set=bail_after=7"]).contains("observe"));
+    assert!(told(&machine, &["thresholds", "--steal-permille=7"]).contains(" 7"));
+    assert_eq!(ctl(&machine, &["thresholds", "--steal-permille=1001"]).status.code(), Some(1));
     told(&machine, &["power-button"]);
     let stale = ctl(&machine, &["stop", "--if-match=1"]);
     assert_eq!(stale.status.code(), Some(1));

@@ -12,8 +12,8 @@ use topology::id::{HostCpu, VcpuIndex};
 use super::{FakeMonitor, Machine};
 use crate::monitor::{Asked, Change, Refusal};
 use crate::wire::{
-    Configuration, EventKind, Exit, Generation, PauseChange, PauseMode, PlacementChange, PlacementMode, VmState,
-    WantedState,
+    Configuration, EventKind, Exit, Generation, PauseChange, PauseMode, PlacementChange, PlacementMode,
+    ThresholdsChange, VmState, WantedState,
 };
 
 /// Keys of a configuration that this machine knows; the monitor has more.
@@ -34,6 +34,7 @@ pub(super) struct Settings {
     pub(super) pin: Option<CpuSet<HostCpu>>,
     pub(super) rules: BTreeMap<String, bool>,
     pub(super) affinities: BTreeMap<VcpuIndex, CpuSet<HostCpu>>,
+    pub(super) thresholds: ThresholdsChange,
 }
 
 impl Default for Settings {
@@ -46,6 +47,7 @@ impl Default for Settings {
             pin: None,
             rules: RULES.iter().map(|rule| ((*rule).to_owned(), true)).collect(),
             affinities: BTreeMap::new(),
+            thresholds: ThresholdsChange::default(),
         }
     }
 }
@@ -103,7 +105,9 @@ impl FakeMonitor {
                 Ok(Some("state"))
             }
             Change::Nmi => machine.running("an NMI").map(|()| None),
-            Change::Affinity { .. } | Change::Placement(_) | Change::Pause(_) if machine.state == VmState::Stopped => {
+            Change::Affinity { .. } | Change::Placement(_) | Change::Pause(_) | Change::Thresholds(_)
+                if machine.state == VmState::Stopped =>
+            {
                 Err(Refusal::WrongState { state: machine.state, what: "a change of settings".to_owned() })
             }
             Change::Affinity { vcpu, cpus } => {
@@ -117,6 +121,17 @@ impl FakeMonitor {
             }
             Change::Placement(change) => self.place(machine, change).map(|()| Some("placement")),
             Change::Pause(change) => machine.set_pause(change).map(|()| Some("pause")),
+            Change::Thresholds(change) => match change.out_of_range() {
+                Some((range, value)) => Err(Refusal::Invalid {
+                    field: range.name.to_owned(),
+                    message: format!("{value} is not between {} and {}", range.least, range.most),
+                    hint: None,
+                }),
+                None => {
+                    machine.settings.thresholds = change.over(machine.settings.thresholds);
+                    Ok(Some("thresholds"))
+                }
+            },
         }
     }
 

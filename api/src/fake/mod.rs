@@ -19,7 +19,8 @@ use crate::events::EventLog;
 use crate::monitor::{Change, Monitor, Promise, Ticket};
 use crate::serial::SerialLog;
 use crate::wire::{
-    Configuration, Decisions, Exit, Generation, Host, Pause, Placement, Stats, Topology, Vcpu, Vcpus, Vm, VmState,
+    Configuration, Decisions, Exit, Generation, Host, Pause, Placement, Stats, Thresholds, ThresholdsChange, Topology,
+    Vcpu, Vcpus, Vm, VmState,
 };
 
 /// A machine that runs nothing.
@@ -146,6 +147,13 @@ impl Monitor for FakeMonitor {
 
     fn pause(&self) -> Option<Pause> {
         self.lock().as_ref().map(Machine::pause)
+    }
+
+    fn thresholds(&self) -> Option<Thresholds> {
+        let told = |machine: &Machine| {
+            Thresholds::of(&ThresholdsChange::default(), &machine.settings.thresholds, machine.generation)
+        };
+        self.lock().as_ref().map(told)
     }
 
     fn stats_of(&self, _vcpus: &[Vcpu]) -> Option<Stats> {

@@ -10,9 +10,9 @@ use topology::id::{HostCpu, HostNode, NodeId, VcpuIndex};
 use super::Machine;
 use super::change::PARAMETERS;
 use crate::wire::{
-    Act, Decision, Decisions, DeviceStats, Grant, Ledger, MonitorStats, Move, NodeMemory, Pair, Parameter, Pause,
-    PauseCounters, PauseMode, Place, Placement, PlacementMode, PlacementStats, RunnerUp, Stats, Vcpu, VcpuState, Vcpus,
-    VmState, Yields,
+    Act, Decision, Decisions, DeviceStats, Grant, Ledger, MonitorStats, Move, NodeMemory, Pair, PairCounts, Parameter,
+    Pause, PauseCounters, PauseMode, Place, Placement, PlacementMode, PlacementStats, RunnerUp, Stats, Vcpu, VcpuState,
+    Vcpus, VmState, Yields,
 };
 
 /// A vCPU makes a pause event in every one.
@@ -134,6 +134,10 @@ impl Machine {
             refused: 0,
             moves: BTreeMap::from([("whole-core".to_owned(), moved)]),
             last_moves: moves.collect(),
+            host_changes: 1,
+            pairs: PairCounts::default(),
+            migrations: 0,
+            spent_ns: self.ran_ns / 1000,
         }
     }
 
@@ -187,6 +191,9 @@ impl Machine {
                 looks: self.ran_ns / 100_000_000,
                 refused: 0,
                 moves: BTreeMap::from([("whole-core".to_owned(), self.ran_ns / 1_000_000_000)]),
+                host_changes: 1,
+                spent_ns: self.ran_ns / 1000,
+                ..PlacementStats::default()
             },
             kvm: BTreeMap::from([("remote_tlb_flush".to_owned(), self.ran_ns / 10_000_000)]),
             devices: DeviceStats::default(),

@@ -38,21 +38,26 @@ impl<'a> Row<'a> {
 /// A counter of [`PauseCounters`] with its name and its help.
 type PauseFamily = (&'static str, &'static str, fn(&PauseCounters) -> u64);
 
-const COUNTS: [PauseFamily; 8] = [
+const COUNTS: [PauseFamily; 10] = [
     ("vcpu_pause_events", "Pause events", |pause| pause.events),
     ("vcpu_pause_events_quiet", "Of these, let pass without a decision", |pause| pause.quiet),
     ("vcpu_pause_events_forced", "Of these, forced by the tracepoint", |pause| pause.forced),
+    ("vcpu_pause_events_left_to_kernel", "Of the forced, left to the kernel's own yields", |pause| {
+        pause.left_to_kernel
+    }),
     ("vcpu_pause_exits", "PAUSE exits that the kernel counted", |pause| pause.pause_exits),
     ("vcpu_samples", "Times the sampler looked at the vCPU", |pause| pause.sampled),
     ("vcpu_spins", "Decisions to go on spinning", |pause| pause.spins),
     ("vcpu_yields_attempted", "Actions about pause loops", |pause| pause.yields.attempted),
     ("vcpu_parks", "Parks", |pause| pause.parks),
+    ("vcpu_holds", "Holds by --inject-preemption", |pause| pause.holds),
 ];
 
-const TIMES: [PauseFamily; 4] = [
+const TIMES: [PauseFamily; 5] = [
     ("vcpu_parked", "Time parked", |pause| pause.parked_ns),
     ("vcpu_yielded", "Time between a yield and the thread's next turn", |pause| pause.yielded_ns),
     ("vcpu_donated", "CPU time given to other vCPUs", |pause| pause.donated_ns),
+    ("vcpu_held", "Time held by --inject-preemption", |pause| pause.held_ns),
     ("vcpu_received", "CPU time got from other vCPUs", |pause| pause.received_ns),
 ];
 

@@ -9,7 +9,7 @@ import { Ledger } from "./ledger.js";
 import { Matrix } from "./matrix.js";
 import { Refused, events, forgetToken, get, keepToken, serial, wantsToken } from "./server.js";
 import { Tiles, describe } from "./tiles.js";
-import { byId, bytes, duration, say } from "./words.js";
+import { byId, bytes, count, duration, percent, say } from "./words.js";
 
 const LOOK_MS = 1000;
 /// Time between two attempts while the server is away, or there is no machine yet.
@@ -94,8 +94,8 @@ class Page {
 
   /// What changes seldom by itself.
   async #lookAround() {
-    const paths = ["/api/v1/vm", "/api/v1/host", "/api/v1/pause", "/api/v1/placement"];
-    const [vm, host, pause, placement] = await Promise.all(paths.map(get));
+    const paths = ["/api/v1/vm", "/api/v1/host", "/api/v1/pause", "/api/v1/placement", "/api/v1/thresholds"];
+    const [vm, host, pause, placement, thresholds] = await Promise.all(paths.map(get));
     if (this.#pid !== vm.pid) {
       this.#pid = vm.pid;
       this.#console.next = undefined;
@@ -105,6 +105,8 @@ class Page {
     const up = vm.uptime_ns === undefined ? "" : ` · up ${duration(vm.uptime_ns)}`;
     say(byId("uptime"), `${bytes(vm.memory_bytes)} of memory${up}`);
     this.#host.host(host);
+    const [events, stolen] = [thresholds.pause_events_per_s.granted, thresholds.steal_permille.granted / 1000];
+    say(byId("thresholds"), `told from ${count(events)} pause events/s and ${percent(stolen)} stolen on`);
     this.#controls.show(vm, pause, placement);
   }
 

@@ -21,6 +21,7 @@ const OPENAPI: &str = include_str!("../../openapi.json");
         vcpus::list, vcpus::one, vcpus::change,
         machine::topology, machine::host, machine::stats, machine::decisions, machine::metrics,
         settings::placement, settings::change_placement, settings::pause, settings::change_pause,
+        settings::thresholds, settings::change_thresholds,
         streams::serial_history, streams::serial_stream, streams::events,
         openapi, page::page, page::page_file,
     ),

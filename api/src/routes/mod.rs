@@ -45,6 +45,7 @@ pub(crate) fn router(shared: Arc<Shared>, guard: Option<Guard>) -> Router {
         .route("/decisions", get(machine::decisions))
         .route("/placement", get(settings::placement).merge(patch(settings::change_placement)))
         .route("/pause", get(settings::pause).merge(patch(settings::change_pause)))
+        .route("/thresholds", get(settings::thresholds).merge(patch(settings::change_thresholds)))
         .route("/serial", get(streams::serial_history))
         .route("/serial/stream", get(streams::serial_stream));
     let everywhere = || {

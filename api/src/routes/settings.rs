@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `/placement` and `/pause`: what is decided how, and what of that can be changed while the guest runs.
+//! `/placement`, `/pause` and `/thresholds`: what is decided how and told when, and what of that can be changed while the
+//! guest runs.
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use super::answer::{Always, Changing, Missing, Reading, no_vm, tagged};
 use super::extract::{Body, Expected, NoQuery, ask};
 use crate::monitor::Change;
 use crate::server::context::Shared;
-use crate::wire::{Pause, PauseChange, Placement, PlacementChange, Problem};
+use crate::wire::{Pause, PauseChange, Placement, PlacementChange, Problem, Thresholds, ThresholdsChange};
 
 type Context = State<Arc<Shared>>;
 
@@ -79,4 +80,38 @@ pub(super) async fn change_pause(
 ) -> Result<Response, Problem> {
     ask(&shared, Change::Pause(change), expected).await?;
     shared.monitor.pause().map(|pause| tagged(&pause, pause.generation)).ok_or_else(no_vm)
+}
+
+/// From which numbers on events tell of pressure and of stolen time.
+#[utoipa::path(
+    get, path = "/api/v1/thresholds", tag = "events", operation_id = "getThresholds",
+    responses(
+        (status = 200, description = "The thresholds", body = Thresholds,
+         headers(("ETag" = String, description = "The machine's generation"))),
+        Missing, Always
+    )
+)]
+pub(super) async fn thresholds(State(shared): Context, _: NoQuery) -> Result<Response, Problem> {
+    shared.monitor.thresholds().map(|thresholds| tagged(&thresholds, thresholds.generation)).ok_or_else(no_vm)
+}
+
+/// Change from which numbers on events tell of pressure and of stolen time.
+#[utoipa::path(
+    patch, path = "/api/v1/thresholds", tag = "events", operation_id = "changeThresholds",
+    request_body = ThresholdsChange,
+    params(("If-Match" = Option<String>, Header, pattern = r#"^(\*|[0-9]{1,19}|"[0-9]{1,19}")$"#, description = "Only if the machine has this generation")),
+    responses(
+        (status = 200, description = "The thresholds as they are now", body = Thresholds,
+         headers(("ETag" = String, description = "The machine's generation"))),
+        Missing, Changing, Reading, Always
+    )
+)]
+pub(super) async fn change_thresholds(
+    State(shared): Context,
+    _: NoQuery,
+    expected: Expected,
+    Body(change): Body<ThresholdsChange>,
+) -> Result<Response, Problem> {
+    ask(&shared, Change::Thresholds(change), expected).await?;
+    shared.monitor.thresholds().map(|thresholds| tagged(&thresholds, thresholds.generation)).ok_or_else(no_vm)
 }

@@ -73,6 +73,7 @@ pub struct Decisions {
     pub total: u64,
     /// The latest ones that were kept, oldest first.
     pub latest: Vec<Decision>,
-    /// Yields since the guest started, by who and to whom; a pair without any is absent. Sorted.
+    /// Yields since the guest started, by who and to whom; a pair without any is absent. Sorted. Of a vCPU that yields to more
+    /// than 32 others only the frequent ones are kept.
     pub pairs: Vec<Pair>,
 }

@@ -22,7 +22,7 @@ pub enum EventKind {
     },
     /// Settings were changed.
     SettingsChanged {
-        /// Which: `pause`, `placement` or `affinity`.
+        /// Which: `pause`, `placement`, `affinity` or `thresholds`.
         what: String,
         /// Changes of the machine so far.
         generation: Generation,

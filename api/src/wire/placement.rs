@@ -101,6 +101,17 @@ pub struct NodeMemory {
     pub host_nodes: CpuSet<HostNode>,
 }
 
+/// Pairs of vCPUs that keep yielding to each other, and were brought together to see whether that helps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PairCounts {
+    /// Brought together.
+    pub tried: u64,
+    /// Of these, how many it helped.
+    pub helped: u64,
+    /// Taken apart again.
+    pub undone: u64,
+}
+
 /// Where the machine is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Placement {
@@ -138,6 +149,14 @@ pub struct Placement {
     pub moves: BTreeMap<String, u64>,
     /// The last moves, oldest first, at most 256.
     pub last_moves: Vec<Move>,
+    /// Times the host, its claims or the threads' affinities were found changed.
+    pub host_changes: u64,
+    /// Pairs that were brought together.
+    pub pairs: PairCounts,
+    /// Times the memory of a guest node followed its vCPUs.
+    pub migrations: u64,
+    /// Time that looking and deciding took, in nanoseconds.
+    pub spent_ns: u64,
 }
 
 /// Body of `PATCH /placement`: what is left out stays.

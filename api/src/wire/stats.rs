@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{Ledger, PauseCounters};
+use super::{Ledger, PairCounts, PauseCounters};
 
 /// What the monitor itself costs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -30,6 +30,14 @@ pub struct PlacementStats {
     pub refused: u64,
     /// vCPUs moved, by rule; a rule that moved none is absent.
     pub moves: BTreeMap<String, u64>,
+    /// Times the host, its claims or the threads' affinities were found changed.
+    pub host_changes: u64,
+    /// Pairs that were brought together.
+    pub pairs: PairCounts,
+    /// Times the memory of a guest node followed its vCPUs.
+    pub migrations: u64,
+    /// Time that looking and deciding took, in nanoseconds.
+    pub spent_ns: u64,
 }
 
 /// What the devices counted.

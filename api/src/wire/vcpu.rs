@@ -16,9 +16,9 @@ use super::Generation;
 pub enum VcpuState {
     /// Not started by the monitor, or by the guest.
     Created,
-    /// In the run loop; on a CPU where the host tells, and otherwise in none of the states below.
+    /// In the run loop, on a host CPU.
     Running,
-    /// Runnable, without a host CPU.
+    /// Runnable, without a host CPU. A vCPU that only waits because the one who looks is on its CPU is running.
     Waiting,
     /// Waits for an interrupt.
     Halted,
@@ -103,10 +103,20 @@ pub struct PauseCounters {
     /// Of these, let pass without a decision.
     pub quiet: u64,
     /// Of these, forced by the tracepoint.
+    #[serde(default)]
+    #[schema(required)]
     pub forced: u64,
-    /// PAUSE exits that the kernel counted.
+    /// Of these, left to the kernel, whose own yields were found to work.
+    #[serde(default)]
+    #[schema(required)]
+    pub left_to_kernel: u64,
+    /// PAUSE exits that the kernel counted; 0 where the tracepoint is not used.
+    #[serde(default)]
+    #[schema(required)]
     pub pause_exits: u64,
     /// Times the sampler looked at it.
+    #[serde(default)]
+    #[schema(required)]
     pub sampled: u64,
     /// Decisions to go on spinning.
     pub spins: u64,
@@ -124,6 +134,14 @@ pub struct PauseCounters {
     pub donated_ns: u64,
     /// CPU time got from others, in nanoseconds.
     pub received_ns: u64,
+    /// Holds by --inject-preemption.
+    #[serde(default)]
+    #[schema(required)]
+    pub holds: u64,
+    /// Time held, in nanoseconds.
+    #[serde(default)]
+    #[schema(required)]
+    pub held_ns: u64,
 }
 
 /// One vCPU.

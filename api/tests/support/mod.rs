@@ -3,6 +3,8 @@
 
 #![allow(dead_code, reason = "each test program uses its own part")]
 
+pub(crate) mod document;
+
 use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
@@ -46,7 +48,8 @@ impl Bench {
         let listen =
             Listen { socket: Some(directory.path().join("api.sock")), tcp: Some((any, Token::read(&token).unwrap())) };
         let monitor = Arc::new(monitor);
-        let served = Served { monitor: monitor.clone(), events: monitor.events(), serial: monitor.serial() };
+        let served =
+            Served { monitor: monitor.clone(), events: monitor.events(), serial: monitor.serial(), prepare: || () };
         let server = Server::start(listen, served, limits).unwrap();
         Self { monitor, server, directory }
     }
@@ -83,14 +86,16 @@ impl Bench {
         String::from_utf8_lossy(&answer).into_owned()
     }
 
+    #[track_caller]
     pub(crate) fn get(&self, path: &str) -> Answer {
-        self.client().send("GET", path, &[], None).unwrap()
+        judged("GET", path, self.client().send("GET", path, &[], None).unwrap())
     }
 
     /// Sends JSON.
+    #[track_caller]
     pub(crate) fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
         let headers = [&[("content-type", "application/json")], headers].concat();
-        self.client().send(method, path, &headers, Some(body.as_bytes())).unwrap()
+        judged(method, path, self.client().send(method, path, &headers, Some(body.as_bytes())).unwrap())
     }
 
     /// Whether the machine is still served.
@@ -99,6 +104,15 @@ impl Bench {
         assert_eq!(answer.head.status, 200);
         assert_eq!(json(&answer)["cpus"], 4);
     }
+}
+
+/// An answer that is documented, if its path is.
+#[track_caller]
+fn judged(method: &str, path: &str, answer: Answer) -> Answer {
+    let document = document::Document::read();
+    let complaint = document.route(method, path).and_then(|route| document.complaint(&route, &answer));
+    assert_eq!(complaint, None);
+    answer
 }
 
 pub(crate) fn json(answer: &Answer) -> Value {

@@ -3,12 +3,14 @@
 
 use std::path::Path;
 
-use api::wire::{AffinityChange, PauseChange, PauseMode, PlacementChange, PlacementMode, StateChange, WantedState};
+use api::wire::{
+    AffinityChange, PauseChange, PauseMode, PlacementChange, PlacementMode, StateChange, ThresholdsChange, WantedState,
+};
 use serde::Serialize;
 use serde_json::Value;
 
 use super::CallError;
-use crate::config::client::{Call, PauseArgs, PlacementArgs, PlacementWord};
+use crate::config::client::{Call, PauseArgs, PlacementArgs, PlacementWord, ThresholdArgs};
 use crate::config::{self, MachineConfig};
 
 /// A request.
@@ -49,6 +51,12 @@ impl Ask {
             Call::Placement(args) => Self::change("PATCH", "placement", &placement(args))?,
             Call::PauseLoops(args) if *args == PauseArgs::default() => Self::get("pause"),
             Call::PauseLoops(args) => Self::change("PATCH", "pause", &pause(args))?,
+            Call::Thresholds(args) if *args == ThresholdArgs::default() => Self::get("thresholds"),
+            Call::Thresholds(ThresholdArgs { pause_events_per_s, steal_permille }) => {
+                let change =
+                    ThresholdsChange { pause_events_per_s: *pause_events_per_s, steal_permille: *steal_permille };
+                Self::change("PATCH", "thresholds", &change)?
+            }
             Call::Stats => Self::get("stats"),
             Call::Decisions { limit } => Self::get(&format!("decisions?limit={limit}")),
             Call::Serial { .. } => Self::get("serial"),
@@ -120,6 +128,9 @@ mod tests {
         let args = PlacementArgs { mode: Some(PlacementWord::Pin), pin: "0-1".parse().ok(), rules: Vec::new() };
         let expected = Some(json!({"mode": "pin", "pin": "0-1"}));
         assert_eq!(ask(&Call::Placement(args)), ("PATCH /api/v1/placement".to_owned(), expected));
+        let args = ThresholdArgs { steal_permille: Some(5), ..ThresholdArgs::default() };
+        let expected = Some(json!({"steal_permille": 5}));
+        assert_eq!(ask(&Call::Thresholds(args)), ("PATCH /api/v1/thresholds".to_owned(), expected));
         let created = ask(&Call::Create { file: "x".into() });
         assert_eq!(created, ("PUT /api/v1/vm".to_owned(), Some(json!({"cpus": 2}))));
     }

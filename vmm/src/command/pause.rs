@@ -1,46 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Pause loops at the end of a run: a vCPU's counters for the report, all of them for a person.
+//! Pause loops at the end of a run, told to a person.
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::Ordering;
 
-use policy::pause::YieldOutcome;
-use topology::id::VcpuIndex;
-
-use crate::pause::driver::Driver;
 use crate::pause::effective::{Effective, Grant};
-use crate::report::{PauseReport, VcpuReport, YieldReport};
-
-/// The counters of one vCPU.
-pub(super) fn of_vcpu(driver: &Driver, vcpu: VcpuIndex) -> PauseReport {
-    let Some(seat) = driver.seats().get(vcpu.index()) else { return PauseReport::default() };
-    let outcome = |which: YieldOutcome| seat.outcomes[which.index()].get();
-    let yields = YieldReport {
-        attempted: YieldOutcome::ALL.iter().map(|which| outcome(*which)).sum(),
-        boosted: outcome(YieldOutcome::Boosted),
-        not_boosted: outcome(YieldOutcome::NotBoosted),
-        nobody_waiting: outcome(YieldOutcome::NobodyWaiting),
-    };
-    PauseReport {
-        events: seat.events.get(),
-        quiet: seat.quiet.get(),
-        forced: seat.forced.get(),
-        left_to_kernel: seat.left_to_kernel.get(),
-        pause_exits: seat.pause_exits.get(),
-        sampled: seat.sampled.get(),
-        spins: seat.spins.get(),
-        yields,
-        bailed: seat.bailed().map(|(name, count)| (name.to_owned(), count)).collect(),
-        parks: seat.parks.get(),
-        parked_ns: seat.parked_ns.get(),
-        yielded_ns: seat.yielded_ns.get(),
-        donated_ns: seat.donated_ns.load(Ordering::Relaxed),
-        received_ns: seat.received_ns.load(Ordering::Relaxed),
-        holds: seat.holds.get(),
-        held_ns: seat.held_ns.get(),
-    }
-}
+use crate::report::{PauseReport, VcpuReport};
 
 /// Tells a person what was asked for, what was granted, and what came of it.
 pub(super) fn tell(f: &mut fmt::Formatter<'_>, effective: &Effective, vcpus: &[VcpuReport]) -> fmt::Result {

@@ -13,7 +13,10 @@ use crate::host::{facts, output};
 use crate::memory::GuestRam;
 use crate::pause::driver::Driver;
 use crate::placement::start::Placement;
-use crate::report::{Exit, Guest, GuestPagesReport, Host, Monitor, Report, SCHEMA, Seen, Start, VcpuReport, Workload};
+use crate::report::{
+    Exit, Guest, GuestPagesReport, Host, LedgerReport, Monitor, PauseReport, Report, SCHEMA, Seen, Start, VcpuReport,
+    Workload,
+};
 use crate::vcpu::counters::ExitKind;
 use crate::vcpu::thread::VcpuHandle;
 use crate::vm::observed::Observed;
@@ -106,10 +109,10 @@ fn vcpu(handle: &VcpuHandle, driver: &Driver, placement: &Placement) -> VcpuRepo
         tid: handle.tid().unwrap_or(0),
         exits: counts.filter(|(_, count)| *count > 0).collect(),
         run_loop_ns: handle.run_loop_ns(),
-        ledger_ns: times::ledger(&handle.ledger()),
+        ledger_ns: LedgerReport::from(&handle.ledger()),
         kvm_stats: times::of_vcpu(handle.stats()),
         placement: placed::of_vcpu(placement, handle.index()),
-        pause: pause::of_vcpu(driver, handle.index()),
+        pause: driver.seats().get(handle.index().index()).map(PauseReport::from).unwrap_or_default(),
     }
 }
 

@@ -5,23 +5,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::kvm::stats::{Descriptor, Layout, Reading, Stats, StatsError};
-use crate::ledger::Ledger;
 use crate::report::{CounterValue, KvmCounter, KvmStats, LedgerReport, VcpuReport};
 
 /// A machine of more vCPUs is told in one line: the mean of all.
 const ROWS_MAX: usize = 8;
-
-/// A vCPU's ledger for the report.
-pub(super) fn ledger(ledger: &Ledger) -> LedgerReport {
-    LedgerReport {
-        guest: ledger.guest_ns,
-        halted: ledger.halted_ns,
-        polling: ledger.polling_ns,
-        waiting: ledger.waiting_ns,
-        kernel: ledger.kernel_ns,
-        user: ledger.user_ns,
-    }
-}
 
 /// KVM's counters of a VM and what all of them mean; `vcpu` are those of any vCPU.
 pub(super) fn of_vm(vm: Result<Stats, StatsError>, vcpu: Option<Result<&Stats, &StatsError>>) -> KvmStats {
@@ -86,7 +73,7 @@ pub(super) fn tell(f: &mut fmt::Formatter<'_>, vcpus: &[VcpuReport]) -> fmt::Res
 
 /// The terms in the order of the table.
 fn terms(ledger: &LedgerReport) -> [u64; 6] {
-    [ledger.guest, ledger.halted, ledger.polling, ledger.waiting, ledger.kernel, ledger.user]
+    ledger.terms().map(|(_, ns)| ns)
 }
 
 fn row(f: &mut fmt::Formatter<'_>, name: &str, terms: [u64; 6]) -> fmt::Result {

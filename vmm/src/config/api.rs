@@ -7,6 +7,8 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use api::wire::ThresholdsChange;
+
 use super::{ConfigError, MachineConfig};
 
 /// Where the API is offered; at one endpoint at least.
@@ -18,14 +20,16 @@ pub struct ApiPlan {
     pub tcp: Option<(SocketAddr, PathBuf)>,
     /// The machine is made through the API.
     pub only: bool,
+    /// From which numbers on events are told, where that was said.
+    pub thresholds: ThresholdsChange,
 }
 
 impl MachineConfig {
     /// Where the API is offered; `None` where it is not.
     ///
     /// # Errors
-    /// An address without a token or the other way round, an address of another machine, `--api-only` without an endpoint or
-    /// beside a machine.
+    /// An address without a token or the other way round, an address of another machine, `--api-only` or thresholds without
+    /// an endpoint, `--api-only` beside a machine.
     pub fn api_plan(&self) -> Result<Option<ApiPlan>, ConfigError> {
         let tcp = match (self.api_listen, &self.api_token_file) {
             (None, None) => None,
@@ -38,18 +42,30 @@ impl MachineConfig {
         };
         let only = self.api_only.unwrap_or(false);
         if self.api_sock.is_none() && tcp.is_none() {
-            return if only { Err(ConfigError::ApiOnlyNowhere) } else { Ok(None) };
+            return match (only, self.api_thresholds) {
+                (true, _) => Err(ConfigError::ApiOnlyNowhere),
+                (false, Some(thresholds)) => Err(ConfigError::ApiThresholdsNowhere { thresholds }),
+                (false, None) => Ok(None),
+            };
         }
         if only && self.without_api().effective() != Self::default().effective() {
             return Err(ConfigError::ApiOnlyWithMachine);
         }
-        Ok(Some(ApiPlan { sock: self.api_sock.clone(), tcp, only }))
+        let thresholds = self.api_thresholds.map(|thresholds| thresholds.change()).unwrap_or_default();
+        Ok(Some(ApiPlan { sock: self.api_sock.clone(), tcp, only, thresholds }))
     }
 
     /// The machine alone, which is what the API knows of a configuration.
     #[must_use]
     pub fn without_api(&self) -> Self {
-        Self { api_sock: None, api_listen: None, api_token_file: None, api_only: None, ..self.clone() }
+        Self {
+            api_sock: None,
+            api_listen: None,
+            api_token_file: None,
+            api_only: None,
+            api_thresholds: None,
+            ..self.clone()
+        }
     }
 }
 
@@ -66,7 +82,17 @@ mod tests {
     fn nothing_is_offered_that_was_not_asked_for() {
         assert_eq!(MachineConfig::default().api_plan().unwrap(), None);
         let plan = config().api_plan().unwrap().unwrap();
-        assert_eq!(plan, ApiPlan { sock: Some("api.sock".into()), tcp: None, only: false });
+        let thresholds = ThresholdsChange::default();
+        assert_eq!(plan, ApiPlan { sock: Some("api.sock".into()), tcp: None, only: false, thresholds });
+    }
+
+    #[test]
+    fn thresholds_need_somebody_who_is_told() {
+        let thresholds = Some("steal-permille=5".parse().unwrap());
+        let told = MachineConfig { api_thresholds: thresholds, ..config() };
+        assert_eq!(told.api_plan().unwrap().unwrap().thresholds.steal_permille, Some(5));
+        let nobody = MachineConfig { api_sock: None, ..told };
+        assert!(matches!(nobody.api_plan(), Err(ConfigError::ApiThresholdsNowhere { .. })));
     }
 
     #[test]

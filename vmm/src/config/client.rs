@@ -92,6 +92,8 @@ pub enum Call {
     Placement(PlacementArgs),
     /// Show what is done about pause loops, or change it
     PauseLoops(PauseArgs),
+    /// Show from which numbers on events tell of pause pressure and stolen time, or change them
+    Thresholds(ThresholdArgs),
     /// Show sums over the machine, and what the monitor costs
     Stats,
     /// Show the latest decisions about pause loops
@@ -165,6 +167,17 @@ pub struct PauseArgs {
     /// Set a parameter, as --pause-set does
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = valued)]
     pub parameters: Vec<(String, u64)>,
+}
+
+/// A change of the thresholds of events; nothing shows them.
+#[derive(Args, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ThresholdArgs {
+    /// Pause events a second, over all vCPUs
+    #[arg(long, value_name = "N")]
+    pub pause_events_per_s: Option<u64>,
+    /// Part of the vCPUs' time spent runnable without a CPU, in thousandths
+    #[arg(long, value_name = "N")]
+    pub steal_permille: Option<u64>,
 }
 
 /// `vmm top`.

@@ -9,7 +9,7 @@ use probe::command_line::CommandError;
 use topology::guest::TopologyError;
 use topology::id::{NodeId, VcpuIndex};
 
-use super::{ByteSize, HugePages, MechanismChoice, PauseMode, ValueError};
+use super::{ByteSize, EventThresholds, HugePages, MechanismChoice, PauseMode, ValueError};
 use crate::report::ReportError;
 
 /// Why a configuration cannot be made into a machine. Nothing was started and nothing was written.
@@ -211,6 +211,14 @@ pub enum ConfigError {
     /// Nobody could ask for a machine.
     #[error("--api-only: nobody could ask for a machine; add --api-sock PATH, or --api-listen with --api-token-file")]
     ApiOnlyNowhere,
+    /// Nobody would be told.
+    #[error(
+        "--api-thresholds {thresholds}: nobody would be told; add --api-sock PATH, or --api-listen with --api-token-file"
+    )]
+    ApiThresholdsNowhere {
+        /// As given.
+        thresholds: EventThresholds,
+    },
     /// A machine that would not be made.
     #[error(
         "--api-only: the machine is described through the API alone; drop the flags and keys that describe one here"

@@ -234,7 +234,7 @@ mod tests {
         let top = "known keys are cpus, memory, numa, numa_distance, kernel, initrd, cmdline, probe, serial, report, \
                    pause, pause_source, pause_mechanism, pause_set, decision_log, inject_preemption, pv, disable_exits, \
                    halt_poll, cpu_mask, placement, placement_off, hugepages, core_scheduling, api_sock, \
-                   api_listen, api_token_file, api_only";
+                   api_listen, api_token_file, api_only, api_thresholds";
         assert_eq!(
             complaint("# a machine\ncpus = 4\nmemroy = \"1G\"\n"),
             format!("line 3: unknown key `memroy`, did you mean `memory`?; {top}")

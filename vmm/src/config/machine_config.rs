@@ -10,8 +10,9 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ByteSize, CpuMask, CpusConfig, DistanceConfig, HugePages, InjectionConfig, MechanismChoice, NumaEntry, PauseMode,
-    PauseParameter, PlacementConfig, PvChoice, QuietExits, RulesOff, SerialConfig, SourceChoice, numa,
+    ByteSize, CpuMask, CpusConfig, DistanceConfig, EventThresholds, HugePages, InjectionConfig, MechanismChoice,
+    NumaEntry, PauseMode, PauseParameter, PlacementConfig, PvChoice, QuietExits, RulesOff, SerialConfig, SourceChoice,
+    numa,
 };
 
 /// A machine as it was asked for, with everything that was not said left open.
@@ -194,6 +195,11 @@ pub struct MachineConfig {
     )]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub api_only: Option<bool>,
+
+    /// From which numbers on events tell of pause pressure and stolen time [default: 10000 a second, 100 permille]
+    #[arg(long, value_name = "pause-events-per-s=N,steal-permille=N", help_heading = "Control API")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub api_thresholds: Option<EventThresholds>,
 }
 
 impl MachineConfig {
@@ -238,6 +244,7 @@ impl MachineConfig {
             api_listen: self.api_listen.or(below.api_listen),
             api_token_file: self.api_token_file.or(below.api_token_file),
             api_only: self.api_only.or(below.api_only),
+            api_thresholds: self.api_thresholds.or(below.api_thresholds),
         }
     }
 

@@ -33,6 +33,7 @@ mod shared_files;
 mod sim;
 mod size;
 mod text;
+mod thresholds;
 mod value_error;
 
 pub use api::ApiPlan;
@@ -58,6 +59,7 @@ pub use rules_off::RulesOff;
 pub use serial::SerialConfig;
 pub use sim::{AttackArgs, SimArgs, SimTask, SweepArgs};
 pub use size::ByteSize;
+pub use thresholds::EventThresholds;
 pub use value_error::ValueError;
 
 #[cfg(test)]

@@ -88,6 +88,7 @@ fn pausing() -> impl Strategy<Value = MachineConfig> {
             api_listen: halt_poll.map(|_| "127.0.0.1:0".parse().expect("an address")),
             api_token_file: halt_poll.map(|_| "token".into()),
             api_only: halt_poll.map(|number| number % 2 == 0),
+            api_thresholds: halt_poll.map(|_| "steal-permille=50".parse().expect("well-formed")),
             placement,
             ..MachineConfig::default()
         },

@@ -134,6 +134,10 @@ impl Desk {
                 Ok(self.station.settings("placement"))
             }
             Change::Pause(wanted) => self.set_pause(&wanted),
+            Change::Thresholds(wanted) => match wanted.out_of_range() {
+                Some((range, value)) => Err(refused::out_of_range(range, value)),
+                None => Ok(self.station.set_thresholds(wanted)),
+            },
             Change::Create(_) | Change::State(_) | Change::Reset => Err(Refusal::AlreadyExists),
         }
     }

@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use api::monitor::{Change, Monitor, Ticket};
 use api::server::{Limits, Listen, Served, Server, StartError, Token, TokenError};
-use api::wire::{Decisions, Generation, Host, Pause, Placement, Stats, Topology, Vcpu, Vcpus, Vm};
+use api::wire::{Decisions, Generation, Host, Pause, Placement, Stats, Thresholds, Topology, Vcpu, Vcpus, Vm};
 use topology::id::VcpuIndex;
 
 use super::pausing;
 use super::station::Station;
 use crate::config::ApiPlan;
-use crate::host::{facts, sysfs};
+use crate::host::{facts, slice, sysfs};
 use crate::pause::clock;
 
 /// The API cannot be offered.
@@ -41,7 +41,7 @@ impl Endpoint {
     /// # Errors
     /// [`EndpointError`].
     pub fn open(plan: &ApiPlan) -> Result<Self, EndpointError> {
-        let station = Arc::new(Station::new().map_err(EndpointError::Station)?);
+        let station = Arc::new(Station::new(plan.thresholds).map_err(EndpointError::Station)?);
         let tcp = match &plan.tcp {
             Some((address, file)) => Some((*address, Token::read(file)?)),
             None => None,
@@ -50,6 +50,8 @@ impl Endpoint {
             monitor: Arc::clone(&station) as Arc<dyn Monitor>,
             events: Arc::clone(station.events()),
             serial: Arc::clone(station.serial()),
+            // Without it answers come later while all CPUs are busy.
+            prepare: || drop(slice::shorten_this_threads()),
         };
         let server = Server::start(Listen { socket: plan.sock.clone(), tcp }, served, Limits::of_this_process())?;
         Ok(Self { station, server })
@@ -116,6 +118,10 @@ impl Monitor for Station {
 
     fn pause(&self) -> Option<Pause> {
         self.view().map(|view| view.pause_told(self.generation()))
+    }
+
+    fn thresholds(&self) -> Option<Thresholds> {
+        self.view().map(|_| self.thresholds_told())
     }
 
     fn stats_of(&self, vcpus: &[Vcpu]) -> Option<Stats> {

@@ -6,6 +6,7 @@ use std::sync::PoisonError;
 
 use api::wire::{Act, Decision, Decisions, Generation, Grant, Pair, Parameter, Pause, PauseChange, PauseMode};
 use policy::pause::PauseConfig;
+use topology::id::VcpuIndex;
 
 use super::view::View;
 use crate::config::{self, SourceParameters};
@@ -13,6 +14,7 @@ use crate::pause::clock;
 use crate::pause::control::Change;
 use crate::pause::effective;
 use crate::pause::recent::{Remembered, What};
+use crate::pause::seat::Seat;
 
 /// Told to the guest by CPUID when it boots.
 const AT_BOOT_ALONE: &str = "port_spins";
@@ -57,13 +59,23 @@ impl View {
         }
     }
 
+    /// Who yielded to whom, sorted.
+    fn pairs(&self) -> Vec<Pair> {
+        let of_one = |(from, seat): (VcpuIndex, &Seat)| {
+            let mut pairs: Vec<Pair> = seat.partners().counts().map(|(to, yields)| Pair { from, to, yields }).collect();
+            pairs.sort_by_key(|pair| pair.to);
+            pairs
+        };
+        (0..).map(VcpuIndex).zip(self.driver.seats()).flat_map(of_one).collect()
+    }
+
     /// The latest `limit` decisions; `started_ns` is when the guest started, on [`clock`].
     pub(super) fn decisions_told(&self, limit: usize, started_ns: u64) -> Decisions {
         let seen = self.driver.recent().seen(limit);
         Decisions {
             total: seen.total,
             latest: seen.latest.iter().map(|one| decision(one, started_ns)).collect(),
-            pairs: seen.pairs.into_iter().map(|((from, to), yields)| Pair { from, to, yields }).collect(),
+            pairs: self.pairs(),
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::sync::PoisonError;
 
-use api::wire::{Generation, Move, NodeMemory, Place, Placement, PlacementChange, PlacementMode, RunnerUp};
+use api::wire::{Generation, Move, NodeMemory, PairCounts, Place, Placement, PlacementChange, PlacementMode, RunnerUp};
 use policy::placement::{self, Decision, Mode, Rules};
 
 use super::view::View;
@@ -47,6 +47,14 @@ impl View {
             refused: account.refused,
             moves: account.moves.iter().map(|(rule, count)| (rule.to_string(), *count)).collect(),
             last_moves: account.last.iter().map(moved).collect(),
+            host_changes: account.host_changes,
+            pairs: PairCounts {
+                tried: account.pairs.tried,
+                helped: account.pairs.helped,
+                undone: account.pairs.undone,
+            },
+            migrations: account.migrations.len() as u64,
+            spent_ns: u64::try_from(account.spent.as_nanos()).unwrap_or(u64::MAX),
         }
     }
 
@@ -71,6 +79,10 @@ impl View {
             refused: 0,
             moves: std::collections::BTreeMap::new(),
             last_moves: Vec::new(),
+            host_changes: 0,
+            pairs: PairCounts::default(),
+            migrations: 0,
+            spent_ns: 0,
         }
     }
 }

@@ -2,6 +2,7 @@
 //! Errors of the monitor's rooms as refusals of the API: whose fault it is, and what to do.
 
 use api::monitor::Refusal;
+use api::wire::ThresholdRange;
 use policy::placement::Rules;
 use topology::id::VcpuIndex;
 
@@ -16,6 +17,12 @@ use crate::vm::running;
 pub(super) fn invalid(field: &str, message: &str) -> Refusal {
     let (message, hint) = halves(message);
     Refusal::Invalid { field: field.to_owned(), message, hint }
+}
+
+/// A threshold that cannot be.
+pub(super) fn out_of_range(range: ThresholdRange, value: u64) -> Refusal {
+    let ThresholdRange { name, least, most, .. } = range;
+    invalid(name, &format!("{value} is outside {least} to {most}; choose a value in that range"))
 }
 
 /// The host's refusal, likewise.

@@ -12,7 +12,7 @@ use std::time::Instant;
 use api::events::EventLog;
 use api::monitor::{Change, Promise, Refusal, Ticket};
 use api::serial::SerialLog;
-use api::wire::{EventKind, Exit, Generation, VmState, WantedState};
+use api::wire::{EventKind, Exit, Generation, Thresholds, ThresholdsChange, VmState, WantedState};
 use vmm_sys_util::eventfd::{EFD_CLOEXEC, EFD_NONBLOCK, EventFd};
 
 use super::view::View;
@@ -50,21 +50,27 @@ pub struct Station {
     queue: Mutex<VecDeque<Asked>>,
     /// Changes that are being carried out: an end, a restart.
     under_way: Mutex<Vec<(WantedState, Promise)>>,
+    /// Thresholds of events that flags name.
+    flagged: ThresholdsChange,
+    /// Those that clients asked for.
+    asked: Mutex<ThresholdsChange>,
     wake: EventFd,
 }
 
 impl Station {
-    /// No machine yet.
+    /// No machine yet; `flagged` are the thresholds of events that flags name.
     ///
     /// # Errors
     /// The kernel's own: no descriptor is left.
-    pub fn new() -> io::Result<Self> {
+    pub fn new(flagged: ThresholdsChange) -> io::Result<Self> {
         Ok(Self {
             events: Arc::default(),
             serial: Arc::default(),
             standing: Mutex::default(),
             queue: Mutex::default(),
             under_way: Mutex::default(),
+            flagged,
+            asked: Mutex::default(),
             wake: EventFd::new(EFD_NONBLOCK | EFD_CLOEXEC)?,
         })
     }
@@ -199,6 +205,20 @@ impl Station {
         generation
     }
 
+    /// The thresholds of events, and who decided.
+    pub(super) fn thresholds_told(&self) -> Thresholds {
+        let asked = *self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        Thresholds::of(&self.flagged, &asked, self.generation())
+    }
+
+    /// Clients ask for other thresholds, which are in their ranges.
+    pub(super) fn set_thresholds(&self, change: ThresholdsChange) -> Generation {
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        *asked = change.over(*asked);
+        drop(asked);
+        self.settings("thresholds")
+    }
+
     /// The generation as it is.
     pub(super) fn generation(&self) -> Generation {
         self.lock().generation
@@ -220,7 +240,7 @@ mod tests {
 
     #[test]
     fn a_change_of_an_older_generation_is_refused() {
-        let station = Station::new().unwrap();
+        let station = Station::new(ThresholdsChange::default()).unwrap();
         let first = station.now(VmState::Running, "started");
         assert_eq!(station.check(Some(first)), Ok(()));
         let second = station.settings("pause");
@@ -231,7 +251,7 @@ mod tests {
 
     #[test]
     fn the_end_answers_everybody_who_waits() {
-        let station = Station::new().unwrap();
+        let station = Station::new(ThresholdsChange::default()).unwrap();
         let _first = station.leave(Change::Nmi, None);
         station.stopped(Exit { status: 0, reason: "guest powered off".to_owned() });
         assert!(station.next().is_none(), "nothing is left in the queue");

@@ -13,10 +13,6 @@ use crate::pause::clock;
 
 /// Between two looks.
 pub const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Pause events a second, over all vCPUs, from which on they are told.
-const PRESSURE_PER_S: u64 = 10_000;
-/// Part of the vCPUs' time without a CPU, in thousandths, from which on it is told.
-const STEAL_PERMILLE: u32 = 100;
 
 /// What was seen at the last look.
 pub struct Watcher<'a> {
@@ -31,21 +27,16 @@ pub struct Watcher<'a> {
     stolen: Crossing,
 }
 
-/// A number and its threshold.
-#[derive(Clone, Copy, Debug)]
+/// On which side of its threshold a number is.
+#[derive(Clone, Copy, Debug, Default)]
 struct Crossing {
-    threshold: u64,
     above: bool,
 }
 
 impl Crossing {
-    const fn below(threshold: u64) -> Self {
-        Self { threshold, above: false }
-    }
-
-    /// Whether the number has crossed the threshold; then `above` is where it is now.
-    fn crosses(&mut self, number: u64) -> bool {
-        let above = if self.above { number > self.threshold / 2 } else { number >= self.threshold };
+    /// Whether the number has crossed the threshold, or the threshold the number; then `above` is where it is now.
+    fn crosses(&mut self, number: u64, threshold: u64) -> bool {
+        let above = if self.above { number > threshold / 2 } else { number >= threshold };
         std::mem::replace(&mut self.above, above) != above
     }
 }
@@ -54,7 +45,7 @@ impl<'a> Watcher<'a> {
     /// Begins to watch a machine that was just started.
     #[must_use]
     pub fn new(desk: &'a Desk) -> Self {
-        let (pressed, stolen) = (Crossing::below(PRESSURE_PER_S), Crossing::below(STEAL_PERMILLE.into()));
+        let (pressed, stolen) = (Crossing::default(), Crossing::default());
         let (events, waiting_ns, run_ns, moves, crash_loaded) = (0, 0, 0, 0, 0);
         Self { desk, at: Instant::now(), events, waiting_ns, run_ns, moves, crash_loaded, pressed, stolen }
     }
@@ -67,9 +58,10 @@ impl<'a> Watcher<'a> {
         let events = view.driver.seats().iter().map(|seat| seat.events.get()).sum();
         let spent = view.vcpus.iter().map(|watch| view.spent(watch));
         let (run_ns, waiting_ns) =
-            spent.fold((0, 0), |(run, waiting), (wall, ledger, _)| (run + wall, waiting + ledger.waiting_ns));
-        self.pressure(events, passed_ms);
-        self.steal(waiting_ns, run_ns);
+            spent.fold((0, 0), |(run, waiting), spent| (run + spent.wall_ns, waiting + spent.ledger.waiting_ns));
+        let thresholds = self.desk.station().thresholds_told();
+        self.pressure(events, passed_ms, thresholds.pause_events_per_s.granted);
+        self.steal(waiting_ns, run_ns, thresholds.steal_permille.granted);
         self.panics();
         self.placement();
     }
@@ -78,23 +70,24 @@ impl<'a> Watcher<'a> {
         self.desk.station().events().publish(clock::now().0, what);
     }
 
-    fn pressure(&mut self, events: u64, passed_ms: u64) {
+    fn pressure(&mut self, events: u64, passed_ms: u64, threshold_per_s: u64) {
         let events_per_s =
             events.saturating_sub(std::mem::replace(&mut self.events, events)).saturating_mul(1000) / passed_ms;
-        if self.pressed.crosses(events_per_s) {
+        if self.pressed.crosses(events_per_s, threshold_per_s) {
             let above = self.pressed.above;
-            self.tell(EventKind::PausePressure { above, events_per_s, threshold_per_s: PRESSURE_PER_S });
+            self.tell(EventKind::PausePressure { above, events_per_s, threshold_per_s });
         }
     }
 
-    fn steal(&mut self, waiting_ns: u64, run_ns: u64) {
+    fn steal(&mut self, waiting_ns: u64, run_ns: u64, threshold: u64) {
         let waited = waiting_ns.saturating_sub(std::mem::replace(&mut self.waiting_ns, waiting_ns));
         let ran = run_ns.saturating_sub(std::mem::replace(&mut self.run_ns, run_ns));
         let permille = waited.saturating_mul(1000) / ran.max(1);
-        if self.stolen.crosses(permille) {
+        if self.stolen.crosses(permille, threshold) {
             let above = self.stolen.above;
-            let permille = u32::try_from(permille).unwrap_or(u32::MAX);
-            self.tell(EventKind::Steal { above, permille, threshold_permille: STEAL_PERMILLE });
+            let [permille, threshold_permille] =
+                [permille, threshold].map(|one| u32::try_from(one).unwrap_or(u32::MAX));
+            self.tell(EventKind::Steal { above, permille, threshold_permille });
         }
     }
 
@@ -124,8 +117,16 @@ mod tests {
 
     #[test]
     fn a_crossing_is_told_once_in_each_direction() {
-        let mut crossing = Crossing::below(100);
-        let told: Vec<bool> = [99, 100, 500, 51, 50, 99, 100].map(|number| crossing.crosses(number)).to_vec();
+        let mut crossing = Crossing::default();
+        let told = [99, 100, 500, 51, 50, 99, 100].map(|number| crossing.crosses(number, 100));
         assert_eq!(told, [false, true, false, false, true, false, true]);
+    }
+
+    #[test]
+    fn a_threshold_that_moves_past_the_number_is_crossed() {
+        let mut crossing = Crossing::default();
+        let told = [(90, 100), (90, 90), (90, 179), (90, 180), (90, 91)];
+        let told = told.map(|(number, threshold)| (crossing.crosses(number, threshold), crossing.above));
+        assert_eq!(told, [(false, false), (true, true), (false, true), (true, false), (false, false)]);
     }
 }

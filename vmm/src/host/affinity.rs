@@ -72,10 +72,15 @@ pub fn of(tid: i32) -> io::Result<CpuSet<HostCpu>> {
     if result < 0 {
         return Err(io::Error::last_os_error());
     }
-    let ids = (0..)
-        .zip(mask)
-        .flat_map(|(word, bits)| (0..64).filter(move |bit| bits >> bit & 1 == 1).map(move |bit| word * 64 + bit));
-    Ok(ids.map(HostCpu).collect())
+    // Asked for every vCPU at every look, and nearly all words are 0.
+    let words = (0..).zip(mask).filter(|(_, bits)| *bits != 0);
+    Ok(words.flat_map(|(word, bits)| ones(bits).map(move |bit| HostCpu(word * 64 + bit))).collect())
+}
+
+/// The places of the bits that are set, the lowest first.
+fn ones(bits: u64) -> impl Iterator<Item = u32> {
+    let without_lowest = |bits: &u64| Some(bits & (bits - 1)).filter(|bits| *bits != 0);
+    std::iter::successors(Some(bits).filter(|bits| *bits != 0), without_lowest).map(u64::trailing_zeros)
 }
 
 fn mask(cpus: impl IntoIterator<Item = HostCpu>) -> io::Result<Mask> {
@@ -99,6 +104,13 @@ mod tests {
         assert_eq!(of_this_thread().unwrap().iter().collect::<Vec<_>>(), [first]);
         assert!(pin_this_thread([HostCpu(1 << 20)]).is_err());
         pin_this_thread(before.iter()).unwrap();
+    }
+
+    #[test]
+    fn bits_are_found_from_the_lowest_on() {
+        assert_eq!(ones(0).count(), 0);
+        assert_eq!(ones(1 << 63 | 0b1010).collect::<Vec<_>>(), [1, 3, 63]);
+        assert_eq!(ones(u64::MAX).count(), 64);
     }
 
     #[test]

@@ -43,6 +43,35 @@ pub struct Measured {
     pub outside_long_ns: u64,
 }
 
+/// Time off CPU that was not booked as waiting, in nanoseconds.
+struct Sleep {
+    halted: u64,
+    /// Between calls of `KVM_RUN`.
+    outside: u64,
+    /// The rest.
+    unbooked: u64,
+}
+
+impl Measured {
+    fn sleep(&self) -> Sleep {
+        // Neither on a CPU nor waiting for one: asleep, or robbed of a CPU that it seemed to have.
+        let asleep = self.wall_ns.saturating_sub(self.cpu_ns).saturating_sub(self.waited_ns);
+        let halted = match self.halt_wait_ns {
+            Some(halt_wait) => asleep.min(halt_wait.saturating_add(self.sipi_ns)),
+            None => asleep.saturating_sub(self.outside_long_ns),
+        };
+        let outside = (asleep - halted).min(self.outside_long_ns);
+        Sleep { halted, outside, unbooked: asleep - halted - outside }
+    }
+
+    /// Time off CPU that nothing explains yet. Of a thread that waits for a CPU it is mostly this very wait, which the kernel
+    /// books when it ends.
+    #[must_use]
+    pub fn unbooked_ns(&self) -> u64 {
+        self.sleep().unbooked
+    }
+}
+
 /// Where a vCPU's time went, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
@@ -65,13 +94,7 @@ impl Ledger {
     #[must_use]
     pub fn of(measured: &Measured) -> Self {
         let m = measured;
-        // Neither on a CPU nor waiting for one: asleep, or robbed of a CPU that it seemed to have.
-        let asleep = m.wall_ns.saturating_sub(m.cpu_ns).saturating_sub(m.waited_ns);
-        let halted = match m.halt_wait_ns {
-            Some(halt_wait) => asleep.min(halt_wait.saturating_add(m.sipi_ns)),
-            None => asleep.saturating_sub(m.outside_long_ns),
-        };
-        let asleep_outside = (asleep - halted).min(m.outside_long_ns);
+        let Sleep { halted, outside: asleep_outside, .. } = m.sleep();
         let waited_outside = (m.outside_long_ns - asleep_outside).min(m.waited_ns);
         let user = m.outside_ns.saturating_sub(waited_outside);
         let inside_cpu = m.cpu_ns.saturating_sub(user.saturating_sub(asleep_outside));
@@ -108,6 +131,20 @@ impl Ledger {
     }
 }
 
+/// As the report and the control API tell it.
+impl From<&Ledger> for api::wire::Ledger {
+    fn from(ledger: &Ledger) -> Self {
+        Self {
+            guest: ledger.guest_ns,
+            halted: ledger.halted_ns,
+            polling: ledger.polling_ns,
+            waiting: ledger.waiting_ns,
+            kernel: ledger.kernel_ns,
+            user: ledger.user_ns,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -135,6 +172,12 @@ mod tests {
         assert_eq!((ledger.halted_ns, ledger.waiting_ns), (10 * MS, 50 * MS));
         assert_eq!((ledger.guest_ns, ledger.polling_ns, ledger.user_ns), (30 * MS, MS, 2 * MS));
         assert_eq!(ledger.kernel_ns, 7 * MS);
+    }
+
+    #[test]
+    fn a_wait_that_goes_on_is_not_booked_yet() {
+        assert_eq!(BASE.unbooked_ns(), 0, "10 ms off CPU, a halt of 12 ms");
+        assert_eq!(Measured { wall_ns: 107 * MS, ..BASE }.unbooked_ns(), 5 * MS);
     }
 
     #[test]

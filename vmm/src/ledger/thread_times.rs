@@ -10,11 +10,22 @@ use topology::id::HostCpu;
 
 use crate::host::runqueue::proc_text;
 
-/// What a thread is doing, as `/proc` says.
+/// What a thread is at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activity {
+    /// It is not runnable.
+    Sleeps,
+    /// It is on a CPU.
+    Runs,
+    /// It is runnable and on no CPU.
+    Waits,
+}
+
+/// What a thread is doing, as `/proc` and its CPU clock say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Doing {
-    /// It is not runnable.
-    pub sleeps: bool,
+    /// Whether it runs.
+    pub activity: Activity,
     /// The CPU it is on or was on last.
     pub last_cpu: HostCpu,
 }
@@ -48,14 +59,23 @@ impl ThreadTimes {
     #[must_use]
     pub fn of(tid: i32) -> Option<(Self, Doing)> {
         let mut text = [0; 1024];
+        let clock = thread_clock(tid);
+        let cpu_before_ns = cpu_ns(clock);
         let stat = read(&format!("/proc/self/task/{tid}/stat"), &mut text).and_then(proc_text::stat)?;
         let waited = read(&format!("/proc/self/task/{tid}/schedstat"), &mut text).and_then(proc_text::schedstat);
         let times = Self {
             waited_ns: waited.map_or(0, |stat| stat.waited_ns),
             guest_ns: stat.guest_ticks.saturating_mul(tick_ns()),
-            cpu_ns: cpu_ns(thread_clock(tid)),
+            cpu_ns: cpu_ns(clock),
         };
-        Some((times, Doing { sleeps: stat.state != b'R', last_cpu: HostCpu(stat.cpu) }))
+        // `/proc` does not tell which of the runnable threads have a CPU, but the kernel brings the clock of one that does up
+        // to the moment (kernel/sched/core.c, `task_sched_runtime`), and that of one that waits stands still.
+        let activity = match (stat.state, times.cpu_ns > cpu_before_ns) {
+            (b'R', true) => Activity::Runs,
+            (b'R', false) => Activity::Waits,
+            _ => Activity::Sleeps,
+        };
+        Some((times, Doing { activity, last_cpu: HostCpu(stat.cpu) }))
     }
 
     /// What has come since `earlier`.
@@ -106,6 +126,14 @@ fn tick_ns() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_thread_that_looks_at_itself_runs() {
+        // SAFETY: the call has no arguments and no effect on memory.
+        let tid = unsafe { libc::syscall(libc::SYS_gettid) };
+        let (_, doing) = ThreadTimes::of(i32::try_from(tid).unwrap()).unwrap();
+        assert_eq!(doing.activity, Activity::Runs);
+    }
 
     #[test]
     fn the_main_thread_is_seen_from_outside() {

@@ -302,6 +302,17 @@ mod tests {
     }
 
     #[test]
+    fn the_next_decision_is_made_for_the_cpus_that_there_are() {
+        let control = control(&PausePlan::default());
+        let spins = || control.0.driver.seat(VcpuIndex(0)).spins.get();
+        decided(&control);
+        assert_eq!(spins(), 0, "on one CPU nobody else runs while one spins");
+        control.0.driver.set_usable_cpus(2);
+        decided(&control);
+        assert!(spins() > 0, "with a CPU for each there is nothing better to do");
+    }
+
+    #[test]
     fn a_log_replays_bit_for_bit_across_changes_of_mode_mechanism_and_parameters() {
         let path = std::env::temp_dir().join(format!("vmm-changes-{}.log", std::process::id()));
         let control = control(&PausePlan { decision_log: Some(path.clone()), ..PausePlan::default() });
@@ -330,6 +341,7 @@ mod tests {
                 // The outcome may come after the change.
                 if event == 19 {
                     control.change(change).unwrap();
+                    driver.set_usable_cpus(turn % 3 + 1);
                 }
                 if !order.deed.is_nothing() {
                     driver.conclude(source, &order, Some(YieldOutcome::Boosted), 40_000, now.after(40_000));

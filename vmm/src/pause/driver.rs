@@ -188,6 +188,11 @@ impl Driver {
         self.lookout.grants()
     }
 
+    /// The vCPU threads may use so many host CPUs together from now on.
+    pub(super) fn set_usable_cpus(&self, cpus: u32) {
+        self.lock().view.set_usable_cpus(cpus);
+    }
+
     /// Whether a vCPU is known to sleep, so that it is not to be kicked for a look.
     pub(super) fn sleeps(&self, seat: &Seat) -> bool {
         let position = self.seats.iter().position(|one| std::ptr::eq(one, seat));
@@ -335,7 +340,7 @@ impl Driver {
                 self.seat(vcpu).book(core.state.ledger(vcpu));
             }
         }
-        self.recent.done(source, order.deed.target, outcome);
+        self.recent.done(source, outcome);
     }
 
     /// What the policy has counted of a vCPU.

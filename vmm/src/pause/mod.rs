@@ -14,6 +14,7 @@ mod book;
 pub mod clock;
 pub mod control;
 mod core;
+mod counted;
 mod deed;
 mod directed;
 pub mod driver;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! To whom one vCPU has yielded, and what it has told of its waits. Pure.
 //!
-//! Counted on the vCPU's own thread, read by whoever wants to know who keeps waiting for whom. Invariant: bounded, however
-//! many vCPUs there are: exact for up to [`MOST`] partners, and with more the rare ones give way to the frequent
-//! (Misra and Gries, "Finding repeated elements", 1982).
+//! Counted on the vCPU's own thread, which shows it to whoever wants to know who keeps waiting for whom: placement, and the
+//! control API. Invariant: bounded, however many vCPUs there are: exact for up to [`MOST`] partners, and with more the rare
+//! ones give way to the frequent (Misra and Gries, "Finding repeated elements", 1982).
 
 use topology::id::VcpuIndex;
 
 /// Partners that are remembered.
-const MOST: usize = 8;
+const MOST: usize = 32;
 /// Misses of others that a partner outlasts, however often it was counted.
 const TENURE: u32 = 1024;
 
@@ -28,6 +28,12 @@ struct Slot {
 }
 
 impl Partners {
+    /// Becomes what `other` is, in the room that it has.
+    pub fn copy(&mut self, other: &Self) {
+        self.slots.clone_from(&other.slots);
+        self.finished = other.finished;
+    }
+
     /// Counts an act in favour of `target`.
     pub fn yielded_to(&mut self, target: VcpuIndex) {
         if let Some(slot) = self.slots.iter_mut().find(|slot| slot.target == target) {
@@ -72,7 +78,7 @@ mod tests {
     fn new_frequent_partners_come_in_however_frequent_the_old_ones_were() {
         let mut partners = Partners::default();
         for turn in 0..100_000 {
-            partners.yielded_to(VcpuIndex(turn % 8));
+            partners.yielded_to(VcpuIndex(turn % 32));
         }
         for turn in 0..5_000 {
             partners.yielded_to(VcpuIndex(100 + turn % 2));
@@ -80,6 +86,16 @@ mod tests {
         let count = |vcpu| partners.counts().find(|(target, _)| *target == VcpuIndex(vcpu)).map(|(_, count)| count);
         assert!(count(100) > Some(1_000) && count(101) > Some(1_000), "{partners:?}");
         assert!(partners.counts().count() <= MOST);
+    }
+
+    #[test]
+    fn a_copy_is_what_it_was_made_from() {
+        let (mut partners, mut shown) = (Partners::default(), Partners::default());
+        shown.yielded_to(VcpuIndex(9));
+        partners.yielded_to(VcpuIndex(3));
+        partners.finished(2);
+        shown.copy(&partners);
+        assert_eq!(shown, partners);
     }
 
     #[test]

@@ -63,7 +63,6 @@ struct Kept {
     latest: VecDeque<Remembered>,
     /// Number of each vCPU's last decision that was kept.
     last: BTreeMap<VcpuIndex, u64>,
-    pairs: BTreeMap<(VcpuIndex, VcpuIndex), u64>,
 }
 
 /// What there is to see.
@@ -73,8 +72,6 @@ pub struct Seen {
     pub total: u64,
     /// The latest, oldest first.
     pub latest: Vec<Remembered>,
-    /// Actions that favoured somebody, by who and whom.
-    pub pairs: Vec<((VcpuIndex, VcpuIndex), u64)>,
 }
 
 impl Recent {
@@ -88,11 +85,7 @@ impl Recent {
     pub fn seen(&self, most: usize) -> Seen {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let skipped = kept.latest.len().saturating_sub(most);
-        Seen {
-            total: self.total.load(Ordering::Relaxed),
-            latest: kept.latest.iter().skip(skipped).copied().collect(),
-            pairs: kept.pairs.iter().map(|(pair, count)| (*pair, *count)).collect(),
-        }
+        Seen { total: self.total.load(Ordering::Relaxed), latest: kept.latest.iter().skip(skipped).copied().collect() }
     }
 
     /// A decision of the policy.
@@ -135,7 +128,7 @@ impl Recent {
     }
 
     /// The last decision of `vcpu` was acted on; `outcome` is what came of it, if that is known.
-    pub(super) fn done(&self, vcpu: VcpuIndex, target: Option<VcpuIndex>, outcome: Option<YieldOutcome>) {
+    pub(super) fn done(&self, vcpu: VcpuIndex, outcome: Option<YieldOutcome>) {
         if !self.on.load(Ordering::Relaxed) {
             return;
         }
@@ -143,9 +136,6 @@ impl Recent {
         let number = kept.last.get(&vcpu).copied().unwrap_or(0);
         if let Ok(at) = kept.latest.binary_search_by_key(&number, |one| one.number) {
             kept.latest[at].outcome = outcome;
-        }
-        if let Some(target) = target {
-            *kept.pairs.entry((vcpu, target)).or_insert(0) += 1;
         }
     }
 
@@ -188,11 +178,10 @@ mod tests {
         for at in 0..2000 {
             recent.decided(VcpuIndex(0), None, &DECISION, Nanos(at));
         }
-        recent.done(VcpuIndex(0), Some(VcpuIndex(1)), Some(YieldOutcome::Boosted));
+        recent.done(VcpuIndex(0), Some(YieldOutcome::Boosted));
         let seen = recent.seen(10);
         assert_eq!((seen.total, seen.latest.len(), seen.latest[9].number), (2000, 10, 2000));
         assert_eq!(seen.latest[9].outcome, Some(YieldOutcome::Boosted));
-        assert_eq!(seen.pairs, [((VcpuIndex(0), VcpuIndex(1)), 1)]);
         assert_eq!(recent.seen(usize::MAX).latest.len(), KEPT);
     }
 
@@ -202,7 +191,7 @@ mod tests {
         recent.keep();
         let reading = recent.kept.lock().unwrap();
         recent.decided(VcpuIndex(0), None, &DECISION, Nanos(1));
-        recent.done(VcpuIndex(0), None, None);
+        recent.done(VcpuIndex(0), None);
         drop(reading);
         assert_eq!((recent.seen(9).total, recent.seen(9).latest.len()), (1, 0));
     }

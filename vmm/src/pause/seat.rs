@@ -4,11 +4,11 @@
 //! Invariant: every counter has one writer at a time, the vCPU's own thread where nothing else is said, and only grows.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError, TryLockError};
 
 use policy::pause::{Act, Ledger, Reason, YieldOutcome};
 use policy::time::Nanos;
-use topology::id::{HostCpu, VcpuIndex};
+use topology::id::HostCpu;
 
 use super::park::Parker;
 use super::partners::Partners;
@@ -110,20 +110,20 @@ impl Seat {
         cpu.is_some_and(|cpu| self.heard_on.load(Ordering::Relaxed) == cpu.0.wrapping_add(1))
     }
 
-    /// Takes down what a report said of waits that have ended, and whom the answer to it favours.
-    pub fn note(&self, finished: Option<u32>, target: Option<VcpuIndex>) {
-        if finished.is_none() && target.is_none() {
-            return;
+    /// Shows what the vCPU's thread has counted. Where somebody reads at this moment the thread does not wait: it shows that
+    /// with what it counts next.
+    pub fn show(&self, partners: &Partners) {
+        match self.partners.try_lock() {
+            Ok(mut shown) => shown.copy(partners),
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner().copy(partners),
+            Err(TryLockError::WouldBlock) => {}
         }
-        // A thread that panics aborts the process; a poisoned lock cannot be seen.
-        let mut partners = self.partners.lock().unwrap_or_else(PoisonError::into_inner);
-        finished.into_iter().for_each(|waits| partners.finished(waits));
-        target.into_iter().for_each(|target| partners.yielded_to(target));
     }
 
     /// To whom it has yielded, and what it told of its waits.
     #[must_use]
     pub fn partners(&self) -> Partners {
+        // A thread that panics aborts the process; a poisoned lock cannot be seen.
         self.partners.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 

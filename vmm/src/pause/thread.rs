@@ -17,6 +17,7 @@ use super::driver::Driver;
 use super::helper;
 use super::order::{self, Order, Report};
 use super::park::Woken;
+use super::partners::Partners;
 use super::rules::Attached;
 use super::seat::Seat;
 use super::source::{Moment, PauseSource, Spin, Tap};
@@ -49,6 +50,7 @@ pub struct VcpuPause {
     let_go: bool,
     switches: u64,
     count: Option<u32>,
+    partners: Partners,
     helper: Option<HelperVcpu>,
 }
 
@@ -79,6 +81,7 @@ impl VcpuPause {
             let_go: false,
             switches: 0,
             count: None,
+            partners: Partners::default(),
             helper: None,
         }
     }
@@ -145,8 +148,17 @@ impl VcpuPause {
         self.quiet_until = order.quiet_until;
         self.patience = if order.spins_on { order::longer(self.patience) } else { order.patience };
         self.driver.rouse(&order);
-        self.seat().note(progress, order.deed.target);
+        self.note(progress, order.deed.target);
         !order.deed.is_nothing() && self.act(&order, now)
+    }
+
+    /// Takes down what a report said of waits that have ended, and whom the answer to it favours.
+    fn note(&mut self, finished: Option<u32>, target: Option<VcpuIndex>) {
+        if finished.is_some() || target.is_some() {
+            finished.into_iter().for_each(|waits| self.partners.finished(waits));
+            target.into_iter().for_each(|target| self.partners.yielded_to(target));
+            self.driver.seat(self.me).show(&self.partners);
+        }
     }
 
     fn act(&mut self, order: &Order, since: Nanos) -> bool {

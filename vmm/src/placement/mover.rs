@@ -264,6 +264,7 @@ impl Mover {
             }
         }
         self.site.cpus = cpus;
+        self.tell_cpus();
         self.make_room();
     }
 

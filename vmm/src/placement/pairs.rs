@@ -9,6 +9,7 @@ use policy::placement::{Decision, Pair, Pairing, Waits, Yielded};
 use policy::time::Nanos;
 use topology::id::VcpuIndex;
 
+use super::confine;
 use super::mover::Mover;
 
 /// What one vCPU has counted since the guest started.
@@ -22,16 +23,18 @@ pub struct Told {
     pub yields: Vec<(VcpuIndex, u64)>,
 }
 
-/// Somebody who counts yields.
-pub trait YieldCounts: Send + Sync {
+/// Pause handling, as placement knows it.
+pub trait PauseHandling: Send + Sync {
     /// What every vCPU has counted, by index.
     fn told(&self) -> Vec<Told>;
+    /// The vCPUs may use so many host CPUs together from now on: what helps a spinner depends on it.
+    fn may_use(&self, cpus: u32);
 }
 
-/// Who counts, what was counted at the last look, and what is made of it.
+/// Who counts yields, what was counted at the last look, and what is made of it.
 #[derive(Default)]
 pub(super) struct Pairs {
-    counts: Option<Arc<dyn YieldCounts>>,
+    handling: Option<Arc<dyn PauseHandling>>,
     before: Vec<Told>,
     pub(super) pairing: Pairing,
     /// vCPUs that stay on their CPU, one of a pair beside the other.
@@ -39,8 +42,8 @@ pub(super) struct Pairs {
 }
 
 impl Pairs {
-    pub(super) fn of(counts: Option<Arc<dyn YieldCounts>>) -> Self {
-        Self { counts, ..Self::default() }
+    pub(super) fn of(handling: Option<Arc<dyn PauseHandling>>) -> Self {
+        Self { handling, ..Self::default() }
     }
 }
 
@@ -48,14 +51,23 @@ impl Mover {
     /// The pairs that the next pass should bring together or take apart.
     pub(super) fn wished_pairs(&mut self, now: Nanos) -> Vec<Pair> {
         let pairs = &mut self.pairs;
-        let Some(counts) = pairs.counts.as_ref().filter(|_| self.asked.rules.pair) else {
+        let Some(handling) = pairs.handling.as_ref().filter(|_| self.asked.rules.pair) else {
             pairs.pairing = Pairing::default();
             return Vec::new();
         };
-        let told = counts.told();
+        let told = handling.told();
         let (yielded, waits) = between(&pairs.before, &told);
         pairs.before = told;
         pairs.pairing.look(now, &self.places, &yielded, &waits)
+    }
+
+    /// Tells pause handling how many CPUs the vCPUs have together now.
+    pub(super) fn tell_cpus(&self) {
+        let confined = confine::union(self.site.cpus.iter()).len();
+        let cpus = if confined == 0 { self.site.host.usable().len() } else { confined };
+        if let Some(handling) = &self.pairs.handling {
+            handling.may_use(u32::try_from(cpus).unwrap_or(u32::MAX));
+        }
     }
 
     /// Tells what became of them; whether vCPUs stay, or no longer stay, on their CPU because of it.

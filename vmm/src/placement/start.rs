@@ -22,7 +22,7 @@ use super::error::StartError;
 use super::live::{Left, Live};
 use super::memory::{self, NodeMemory};
 use super::mover::Asked;
-use super::pairs::{Pairs, YieldCounts};
+use super::pairs::{Pairs, PauseHandling};
 use super::site::Site;
 use crate::config::{HugePages, Machine, PlacementConfig};
 use crate::host::core_scheduling::{self, CoreSchedulingError};
@@ -44,7 +44,7 @@ pub struct Placement {
     /// What should be known: degradations, double booking.
     remarks: Vec<String>,
     core_scheduling: Option<Grant>,
-    yields: Option<Arc<dyn YieldCounts>>,
+    pauses: Option<Arc<dyn PauseHandling>>,
     live: Option<Live>,
     account: Option<Account>,
 }
@@ -64,7 +64,7 @@ impl Placement {
             memory: Vec::new(),
             remarks: Vec::new(),
             core_scheduling: None,
-            yields: None,
+            pauses: None,
             live: None,
             account: None,
         };
@@ -165,9 +165,9 @@ impl Placement {
         }
     }
 
-    /// Takes note of who counts to whom vCPUs yield, for what is decided while the guest runs.
-    pub fn heed(&mut self, yields: Arc<dyn YieldCounts>) {
-        self.yields = Some(yields);
+    /// Takes note of who counts to whom vCPUs yield and is told what CPUs they have, for what is decided while the guest runs.
+    pub fn heed(&mut self, pauses: Arc<dyn PauseHandling>) {
+        self.pauses = Some(pauses);
     }
 
     /// Goes on deciding while the guest runs, if that is what `auto` can do here: with one CPU there is no choice.
@@ -192,7 +192,7 @@ impl Placement {
     fn attend(&mut self, threads: &[VcpuHandle]) {
         let Some(site) = self.site.take() else { return };
         let asked = Asked { config: self.config.clone(), rules: self.rules };
-        let pairs = Pairs::of(self.yields.clone());
+        let pairs = Pairs::of(self.pauses.clone());
         match Live::start(asked, site, &self.memory, Crew::of(threads), pairs) {
             Ok(live) => self.live = Some(live),
             Err(error) => self.remarks.push(format!("vCPUs stay where they are, no thread can be started: {error}")),

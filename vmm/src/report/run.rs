@@ -184,59 +184,10 @@ pub struct VcpuReport {
     pub pause: PauseReport,
 }
 
-/// What was done about one vCPU's pause loops.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PauseReport {
-    /// Pause events.
-    pub events: u64,
-    /// Of these, how many were let pass without a decision, because shortly before nobody could be helped.
-    pub quiet: u64,
-    /// Of these, how many a PAUSE exit forced by the tracepoint.
-    #[serde(default)]
-    pub forced: u64,
-    /// Of these, how many found the kernel's own yields to work, and were left at that.
-    #[serde(default)]
-    pub left_to_kernel: u64,
-    /// PAUSE exits that the kernel counted; 0 where the tracepoint is not used.
-    #[serde(default)]
-    pub pause_exits: u64,
-    /// Times the sampler looked at it.
-    #[serde(default)]
-    pub sampled: u64,
-    /// Decisions to go on spinning because acting was found not to pay.
-    pub spins: u64,
-    /// Actions and what came of them.
-    pub yields: YieldReport,
-    /// Bail-outs by reason; a reason that never occurred is absent.
-    pub bailed: BTreeMap<String, u64>,
-    /// Parks.
-    pub parks: u64,
-    /// Time parked, in nanoseconds.
-    pub parked_ns: u64,
-    /// Time between a yield and the thread's next turn, in nanoseconds.
-    pub yielded_ns: u64,
-    /// CPU time given to others, in nanoseconds.
-    pub donated_ns: u64,
-    /// CPU time got from others, in nanoseconds.
-    pub received_ns: u64,
-    /// Holds by --inject-preemption.
-    pub holds: u64,
-    /// Their time, in nanoseconds.
-    pub held_ns: u64,
-}
-
-/// Actions and what came of them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct YieldReport {
-    /// All of them.
-    pub attempted: u64,
-    /// The CPU changed hands, or a parked vCPU was woken.
-    pub boosted: u64,
-    /// It did not.
-    pub not_boosted: u64,
-    /// Nobody wanted the CPU.
-    pub nobody_waiting: u64,
-}
+/// What was done about one vCPU's pause loops: the control API and the report tell it alike.
+pub use api::wire::PauseCounters as PauseReport;
+/// Actions and what came of them; likewise.
+pub use api::wire::Yields as YieldReport;
 
 /// What the probe guest's workload brought.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -5,22 +5,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// Where a vCPU's time went while it was in the run loop, in nanoseconds; the terms add up to that time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LedgerReport {
-    /// In guest code, sampled at the host's scheduler tick.
-    pub guest: u64,
-    /// Halted, or not started by the guest yet.
-    pub halted: u64,
-    /// Polling for an interrupt before a halt.
-    pub polling: u64,
-    /// Runnable, without a host CPU.
-    pub waiting: u64,
-    /// In the kernel's exit work: the remainder.
-    pub kernel: u64,
-    /// In the monitor's exit work, parking included.
-    pub user: u64,
-}
+/// Where a vCPU's time went while it was in the run loop, in nanoseconds: the control API and the report tell it alike.
+pub use api::wire::Ledger as LedgerReport;
 
 /// What KVM counted about the VM, and what its counters mean.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -29,6 +29,8 @@ pub struct Spent {
     /// Where that went. One reading may book as one thing what the next one knows to be another
     /// ([`crate::ledger::growing`]).
     pub ledger: Ledger,
+    /// Time off CPU that is not explained yet ([`Measured::unbooked_ns`](crate::ledger::Measured::unbooked_ns)).
+    pub unbooked_ns: u64,
     /// What the thread is doing; `None` if there is none.
     pub doing: Option<Doing>,
 }
@@ -81,6 +83,8 @@ impl VcpuWatch {
             doing = seen.map(|(_, doing)| doing);
             seen.map_or_else(ThreadTimes::default, |(times, _)| times)
         });
-        Spent { wall_ns: measured.wall_ns, ledger: Ledger::of(&Shared::with_kvm(measured, self.stats())), doing }
+        let measured = Shared::with_kvm(measured, self.stats());
+        let (ledger, unbooked_ns) = (Ledger::of(&measured), measured.unbooked_ns());
+        Spent { wall_ns: measured.wall_ns, ledger, unbooked_ns, doing }
     }
 }

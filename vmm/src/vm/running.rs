@@ -15,7 +15,7 @@ use super::parts::Parts;
 use crate::control::carry_out::Desk;
 use crate::host::signals::{EndingSignals, SignalRequest};
 use crate::placement::control::{HandleError, PlacementHandle};
-use crate::placement::pairs::YieldCounts;
+use crate::placement::pairs::PauseHandling;
 use crate::vcpu::control::{NoAnswer, Reply, Request, State};
 use crate::vcpu::thread::{ANSWER_LIMIT, VcpuHandle};
 
@@ -70,7 +70,7 @@ impl Assembled {
             vcpu.ask(Request::Run);
         }
         self.placement.keep_off(&self.handles);
-        self.placement.heed(Arc::clone(self.pause.driver()) as Arc<dyn YieldCounts>);
+        self.placement.heed(Arc::clone(self.pause.driver()) as Arc<dyn PauseHandling>);
         self.placement.go_on(&self.handles);
         Running { machine: self }
     }

@@ -12,8 +12,8 @@ pub(super) fn render(plan: &ApiBenchPlan, measured: &ApiMeasured) -> String {
     let ApiBenchPlan { milliseconds, rounds, vcpus, pace, .. } = plan;
     let mut text = format!(
         "{rounds} rounds of {milliseconds} ms each; GET /vm while {vcpus} vCPUs run ebizzy, one client on one connection of the \
-         Unix socket\n\n| what | answers | a second | p50 | p99 | worst | CPU of the API's thread an answer | bytes |\n\
-         |---|---|---|---|---|---|---|---|\n"
+         Unix socket\n\n| what | answers | a second | p50 | p99 | worst | CPU of the API's thread an answer | of one CPU | bytes |\n\
+         |---|---|---|---|---|---|---|---|---|\n"
     );
     for (name, arm) in
         [(format!("GET /vm, {pace} a second"), ApiArm::Paced), ("GET /vm, no break".to_owned(), ApiArm::Busy)]
@@ -50,11 +50,12 @@ fn line(text: &mut String, name: &str, answers: &[&Answers]) {
     let bytes = answers.last().map_or(0, |one| one.bytes);
     let _ = writeln!(
         text,
-        "| {name} | {} | {per_s:.0} | {:.0} us | {:.0} us | {:.0} us | {cpu:.1} us | {bytes} |",
+        "| {name} | {} | {per_s:.0} | {:.0} us | {:.0} us | {:.0} us | {cpu:.1} us | {:.2} % | {bytes} |",
         all.len(),
         at(&all, 0.50),
         at(&all, 0.99),
-        at(&all, 1.0)
+        at(&all, 1.0),
+        cpu * per_s / 1e4
     );
 }
 
@@ -91,6 +92,9 @@ mod tests {
         let plan = ApiBenchPlan { milliseconds: 5, rounds: 2, vcpus: 32, pace: 1000, json: None };
         let text = render(&plan, &measured);
         assert!(text.contains("| asked without a break | 130 | 0.850 (0.800 to 0.900) |"), "{text}");
-        assert!(text.contains("| GET /vm, no break | 4 | 100 | 50 us | 70 us | 70 us | 9.0 us | 300 |"), "{text}");
+        assert!(
+            text.contains("| GET /vm, no break | 4 | 100 | 50 us | 70 us | 70 us | 9.0 us | 0.09 % | 300 |"),
+            "{text}"
+        );
     }
 }
