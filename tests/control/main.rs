@@ -75,7 +75,7 @@ fn follows() {
     page.until(
         "document.querySelector('#thresholds').textContent === 'told from 10,000 pause events/s and 10 % stolen on'",
     );
-    page.until("document.querySelector('#ledger tbody td:nth-child(5).textContent === '50 %'");
+    page.until("document.querySelector('#ledger tbody td:nth-child(5)').textContent === '50 %'");
     // What is seen changes: counters, and the CPU that a thread is on once it may use several.
     let before = page.value(PASSED).as_f64().unwrap();
     page.until(&format!("{PASSED} > {before}"));
