@@ -152,7 +152,9 @@ fn two_cpus() -> Missing {
 
 fn plans_that_come_with_it() {
     let cpus = first_two_cpus().unwrap();
-    for (name, cells) in [("quickstart", 512), ("several-guests", 384), ("policy", 288), ("placement", 288)] {
+    for (name, cells) in
+        [("quickstart", 512), ("pause-modes", 512), ("several-guests", 384), ("policy", 288), ("placement", 288)]
+    {
         let plan = format!("{}/../resources/plans/{name}.toml", env!("CARGO_MANIFEST_DIR"));
         let mut command = Command::new("taskset");
         command.args(["-c", &cpus]).arg(program()).args(["experiment", "run", &plan, "--dry-run"]);

@@ -25,7 +25,8 @@ svg .error{stroke:#1d2530;stroke-width:1.4;fill:none}
 ul.legend{list-style:none;padding:0;display:flex;flex-wrap:wrap;gap:.3rem 1.2rem;font-size:.9rem}
 ul.legend i{display:inline-block;width:.9em;height:.9em;margin-right:.4em;border-radius:2px}
 table.glance{font-size:.95rem}table.glance td{padding:.3rem .8rem;min-width:4.5rem}div.glance{display:flex;flex-wrap:wrap;
-gap:1rem 2rem}div.lines{max-width:600px}p.warning{border-left:4px solid #d1495b;padding:.2rem .8rem;background:#fbeef0}
+gap:1rem 2rem}div.lines{max-width:620px}div.lines div.charts{gap:.3rem .6rem}
+p.warning{border-left:4px solid #d1495b;padding:.2rem .8rem;background:#fbeef0}
 table.glance td:nth-child(-n+2){min-width:0}
 td.best{color:#1f7a3d;font-weight:700}
 p.note{color:#4a5563;max-width:75em}
