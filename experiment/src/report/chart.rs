@@ -16,7 +16,7 @@ const ROW: f64 = 30.0;
 const TOP: f64 = 30.0;
 
 /// Terms of the ledger with their colours, in the order of [`Ledger::terms`](crate::sample::Ledger::terms).
-pub(super) const LEDGER: [(&str, &str); 6] = [
+const LEDGER: [(&str, &str); 6] = [
     ("guest", "#3b7dbd"),
     ("waiting", "#d1495b"),
     ("halted", "#c9ced6"),
@@ -92,6 +92,16 @@ fn bar(svg: &mut String, row: &Row, (y, scale): (f64, f64), colour: &str) {
         end = end.max(high);
     }
     let _ = writeln!(svg, "<text x=\"{:.1}\" y=\"{:.1}\">{}</text>", end + 8.0, middle + 4.0, rate(summary.mean));
+}
+
+/// What the colours of a ledger mean.
+pub(super) fn ledger_legend() -> String {
+    let mut list = String::from("<ul class=\"legend\">\n");
+    for (term, colour) in LEDGER {
+        let _ = writeln!(list, "<li><i style=\"background:{colour}\"></i>{term}</li>");
+    }
+    list.push_str("</ul>\n");
+    list
 }
 
 /// Where the vCPUs' time went, an arm a bar.

@@ -22,6 +22,7 @@ pub(super) fn section(look: &LookRecord) -> String {
     );
     page.push_str(&matrix(look));
     page.push_str("<h3>Where each vCPU&#8217;s time went, start and end included</h3>\n");
+    page.push_str(&chart::ledger_legend());
     page.push_str(&chart::stacked("share of its time", &ledger(look)));
     page.push_str("<h3>Decisions in the middle of the run</h3>\n<ul class=\"legend\">\n");
     for (at, (deed, colour)) in Deed::ALL.iter().zip(COLOURS).enumerate() {

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use super::chart::{self, LEDGER, escaped};
+use super::chart::{self, escaped};
 use super::overview::{self, Standing};
 use super::table::{self, BESIDE, THROUGHPUT};
 use super::{look, number, scaling};
@@ -148,11 +148,8 @@ fn section(page: &mut String, analysis: &Analysis, workload: &str) {
     page.push_str("<h3>Beside the throughput</h3>\n");
     let beside = rows().map(|(group, row)| (row.arm == group.rows[0].arm, "", table::beside_cells(group, row)));
     grid(page, &BESIDE, beside);
-    page.push_str("<h3>Where the vCPUs&#8217; time went</h3>\n<ul class=\"legend\">\n");
-    for (term, colour) in LEDGER {
-        let _ = writeln!(page, "<li><i style=\"background:{colour}\"></i>{term}</li>");
-    }
-    page.push_str("</ul>\n<div class=\"charts\">\n");
+    let _ =
+        write!(page, "<h3>Where the vCPUs&#8217; time went</h3>\n{}<div class=\"charts\">\n", chart::ledger_legend());
     groups.iter().for_each(|group| page.push_str(&chart::ledger(group, &table::load(group))));
     page.push_str("</div>\n");
 }
