@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Keeps a run of `vmm experiment` in this directory: docs/results/keep.sh RUN NAME
+# Keeps a run of `vmm experiment` below docs/results: docs/keep-result.sh RUN NAME
 # The reports and the plan as they are; the raw samples and machines in run.tar.xz, from which
 # `vmm experiment report` makes the reports again and `vmm experiment compare` sets another run beside them.
 set -eu
 run=$1
-to=$(dirname "$0")/$2
+to=$(dirname "$0")/results/$2
 mkdir -p "$to"
 for name in plan.toml run.json report.html report.md report.csv samples.csv; do
     cp "$run/$name" "$to/$name"
