@@ -77,9 +77,9 @@ prop_compose! {
 }
 
 fn config() -> impl Strategy<Value = PauseConfig> {
-    (any::<[bool; 3]>(), 1_u32..5, 1_u32..100, 2_u32..10).prop_map(
-        |([sched_yield, park, hypercall], bail, scan, turn)| PauseConfig {
-            mechanisms: Mechanisms { sched_yield, park, hypercall },
+    (any::<[bool; 4]>(), 1_u32..5, 1_u32..100, 2_u32..10).prop_map(
+        |([sched_yield, park, hypercall, pause_exits], bail, scan, turn)| PauseConfig {
+            mechanisms: Mechanisms { sched_yield, park, hypercall, pause_exits },
             bail_after: bail,
             scan_limit: scan,
             turn_every: turn,
@@ -413,9 +413,12 @@ fn who_waits_for_a_running_owner_steps_aside_for_those_who_want_its_cpu() {
     let act = |mechanisms, named_since_entry, view: &HostView| {
         let config = PauseConfig { mechanisms, ..PauseConfig::default() };
         let event = PauseEvent { named_since_entry, ..event };
-        decide(&event, view, &mut PauseState::new(3), &config, Nanos(1)).act
+        let mut state = PauseState::new(3);
+        // vCPU 2 has waited for longer: its turn comes first.
+        decide(&PauseEvent { source: VcpuIndex(2), ..event }, view, &mut state, &config, Nanos(0));
+        decide(&event, view, &mut state, &config, Nanos(1)).act
     };
-    let all = Mechanisms { sched_yield: true, park: true, hypercall: false };
+    let all = Mechanisms { sched_yield: true, park: true, ..Mechanisms::default() };
     assert!(matches!(act(all, false, &view), Act::Park { .. }));
     assert_eq!(act(all, true, &view), Act::Yield, "its own turn may have come");
     assert_eq!(act(Mechanisms { park: false, ..all }, false, &view), Act::Yield);
@@ -424,6 +427,30 @@ fn who_waits_for_a_running_owner_steps_aside_for_those_who_want_its_cpu() {
     assert_eq!(directed, Act::YieldTo { target: VcpuIndex(2), how: How::Hypercall });
     view.update(VcpuIndex(0), |v| v.runqueue = Some(1));
     assert_eq!(act(all, false, &view), Act::Bail(Reason::OwnerRunning), "nobody wants its CPU");
+}
+
+#[test]
+fn who_is_first_in_line_for_a_running_owner_stays_for_its_credit() {
+    let mut view = alike(3, 0, |v| v.state = VcpuState::Queued);
+    view.update(VcpuIndex(1), |v| v.state = VcpuState::Running);
+    let mechanisms = Mechanisms { park: false, ..Mechanisms::default() };
+    let config = PauseConfig { mechanisms, ..PauseConfig::default() };
+    let mut state = PauseState::new(3);
+    let wait = |source| PauseEvent { owner: Some(VcpuIndex(1)), progress: Some(0), ..unnamed(source) };
+    let mut act = |event: &PauseEvent, view: &HostView, now| decide(event, view, &mut state, &config, Nanos(now)).act;
+    let stays = Act::Bail(Reason::OwnerRunning);
+    assert_eq!(act(&wait(0), &view, 1), stays);
+    assert_eq!(act(&wait(2), &view, 2), Act::Yield, "vCPU 0 has waited for longer");
+    assert_eq!(act(&wait(0), &view, config.credit_ns), stays);
+    assert_eq!(
+        act(&wait(0), &view, config.credit_ns + 1),
+        Act::Yield,
+        "others have waited for its CPU for long enough"
+    );
+    // Named as the owner, vCPU 0 waits no more, and vCPU 2 is the first.
+    view.update(VcpuIndex(0), |v| v.state = VcpuState::Running);
+    let behind = PauseEvent { owner: Some(VcpuIndex(0)), ..wait(2) };
+    assert_eq!(act(&behind, &view, 3), stays);
 }
 
 #[test]

@@ -16,11 +16,14 @@ pub struct Mechanisms {
     pub park: bool,
     /// The helper vCPU reaches the kernel's directed yield.
     pub hypercall: bool,
+    /// The VM may have PAUSE exits: at each of them the kernel itself yields, before the policy is asked, so that on one CPU
+    /// too doing nothing may bring most.
+    pub pause_exits: bool,
 }
 
 impl Default for Mechanisms {
     fn default() -> Self {
-        Self { sched_yield: true, park: true, hypercall: false }
+        Self { sched_yield: true, park: true, hypercall: false, pause_exits: false }
     }
 }
 
@@ -70,6 +73,13 @@ pub struct PauseConfig {
     /// The bound of a park is at least this much for each vCPU, all of which may have their turn first. 0 to 10 ms.
     /// Default 250 µs: three hand-overs of 80 µs.
     pub park_turn_ns: u64,
+    /// Most halvings of a park's bound while parks run out after their turn had come. 0 to 6; 0 leaves the bound alone.
+    /// Default 6: docs/simulator.md, adversaries.
+    pub park_halvings: u32,
+    /// Where neither an owner nor progress is known and there are several CPUs, a source parks while they are shared by fewer
+    /// vCPUs each than this, and spins otherwise. 0 to 1024; 0 acts as if both were known. Default 4: docs/simulator.md,
+    /// adversaries.
+    pub blind_vcpus_per_cpu: u32,
 }
 
 impl Default for PauseConfig {
@@ -92,6 +102,8 @@ impl Default for PauseConfig {
             drop_sixteenths: 3,
             park_max_ns: 20_000_000,
             park_turn_ns: 250_000,
+            park_halvings: 6,
+            blind_vcpus_per_cpu: 4,
         }
     }
 }
@@ -117,7 +129,7 @@ const S: u64 = 1_000_000_000;
 impl PauseConfig {
     /// The parameters with their values and ranges, in the order of the struct.
     #[must_use]
-    pub fn parameters(&self) -> [(&'static str, u64, u64, u64); 16] {
+    pub fn parameters(&self) -> [(&'static str, u64, u64, u64); 18] {
         [
             ("bail_after", self.bail_after.into(), 1, 64),
             ("backoff_base_ns", self.backoff_base_ns, US, S),
@@ -135,6 +147,8 @@ impl PauseConfig {
             ("drop_sixteenths", self.drop_sixteenths.into(), 0, 16),
             ("park_max_ns", self.park_max_ns, self.park_named_ns, S),
             ("park_turn_ns", self.park_turn_ns, 0, 10 * MS),
+            ("park_halvings", self.park_halvings.into(), 0, 6),
+            ("blind_vcpus_per_cpu", self.blind_vcpus_per_cpu.into(), 0, 1024),
         ]
     }
 

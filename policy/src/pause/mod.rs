@@ -24,7 +24,7 @@
 //! 3. Bail out: source unknown, single vCPU, source named itself, source named while its report was on the way, back-off
 //!    window closed (unless crowded with a named owner).
 //! 4. Named owner: source and owner both alone, bail out; owner a candidate, take it; owner running or idle, bail out, or
-//!    step aside when crowded.
+//!    step aside when crowded, unless the owner runs and the source is first in line.
 //! 5. Otherwise scan the candidates in class order ([`Class`]) within the scan budget: spinners every other look, those
 //!    who have had their credit not at all; three lone targets end it. Inside a class the same CPU, cluster, LLC, node,
 //!    then the longest wait, then round robin behind the vCPU boosted last. Every eighth guess goes to the next candidate
@@ -46,6 +46,7 @@
 //! - what cannot be measured is not yielded without direction on several CPUs
 //! - a turn slept through shortens the next parks, and parks too short lengthen them again
 //! - who waits for a running owner steps aside for those who want its CPU
+//! - who is first in line for a running owner stays for its credit
 //! - nobody waiting is not a boost
 //! - same input same output; every event of a vCPU is counted once
 
@@ -66,7 +67,7 @@ pub use self::state::{Counters, Ledger, OutcomeEvent, PauseState};
 pub use self::view::{HostView, Locality, VcpuState, VcpuView};
 
 use self::choose::{Scan, both_alone};
-use self::tactic::{Allowed, MANY_PER_CPU, Tactic};
+use self::tactic::{Allowed, Gain, Tactic};
 use crate::time::Nanos;
 
 /// Decides about one pause event. Pure: the same arguments and the same state give the same decision and state.
@@ -109,8 +110,9 @@ impl Case<'_> {
         if self.view.get(source).is_none_or(|s| s.state == VcpuState::Stopped) {
             return Err(Reason::NoSuchSource);
         }
-        state.learn_bound(source, self.event.progress);
+        state.learn_bound(source, self.event.progress, self.config.park_halvings);
         let hint = self.hint();
+        state.note_wait(source, hint.map(|(owner, _)| owner), self.event.progress, self.now);
         let tactic = self.learn(state);
         let tactic = if hint.is_none() && self.event.progress.is_none() { self.blind(tactic) } else { tactic };
         if self.view.vcpu_count() < 2 {
@@ -155,7 +157,9 @@ impl Case<'_> {
         }
         // Without a count from the guest, an owner other than the last one named says that the lock moved on. Without
         // either nothing is known of progress.
-        let gained = self.event.progress.or(self.event.owner.map(|_| u32::from(changed)));
+        let told = state.told(self.event.source, self.event.progress.is_some(), self.now);
+        let count = self.event.progress.or(self.event.owner.map(|_| u32::from(changed)));
+        let gained = count.zip(told).map(|(count, since)| Gain { count, since });
         let cpus = self.view.usable_cpus();
         let learner = &mut state.learners[usize::from(cpus > 1)];
         learner.observe(gained, Allowed::new(self.config, self.view.vcpu_count(), cpus), self.config, self.now)
@@ -168,12 +172,14 @@ impl Case<'_> {
     fn blind(&self, tactic: Tactic) -> Tactic {
         let (vcpus, cpus) = (self.view.vcpu_count(), self.view.usable_cpus() as usize);
         let mechanisms = self.config.mechanisms;
-        let shared_by_few = vcpus > cpus && vcpus < cpus.saturating_mul(MANY_PER_CPU);
+        let few = self.config.blind_vcpus_per_cpu as usize;
+        let shared_by_few = vcpus > cpus && vcpus < cpus.saturating_mul(few);
         match tactic {
+            _ if few == 0 => tactic,
             Tactic::Yield if cpus == 1 || mechanisms.hypercall => Tactic::Yield,
             Tactic::Park if cpus == 1 => Tactic::Park,
             Tactic::Yield | Tactic::Park if shared_by_few && mechanisms.park => Tactic::Park,
-            Tactic::Spin | Tactic::Yield | Tactic::Park => Tactic::Spin,
+            Tactic::Spin | Tactic::Yield | Tactic::Park | Tactic::Help => Tactic::Spin,
         }
     }
 
@@ -185,6 +191,7 @@ impl Case<'_> {
                 return Err(Reason::OwnerRunning);
             }
             Some(_) if !self.crowded => return Err(Reason::OwnerIdle),
+            Some((target, _)) if self.is_first_in_line(target, state) => return Err(Reason::OwnerRunning),
             Some(_) => match self.step_aside(tactic, state) {
                 Some(act) => return Ok((act, None)),
                 None => self.guess(state)?,
@@ -200,12 +207,20 @@ impl Case<'_> {
         Ok((self.execute(tactic, target, state), Some(class)))
     }
 
+    /// The owner runs and the source is next: who is not there when its turn comes keeps all that wait behind it, so it stays
+    /// where it is, as the head of a queued spinlock does (kernel/locking/qspinlock_paravirt.h), for as long as a credit lasts.
+    fn is_first_in_line(&self, owner: VcpuIndex, state: &PauseState) -> bool {
+        let source = self.event.source;
+        let waited = state.vcpus[source.index()].waits_since.map_or(0, |since| self.now.since(since));
+        self.is(owner, VcpuState::Running) && waited < self.config.credit_ns && state.waits_longest(source)
+    }
+
     /// The owner cannot be helped, and others want the source's CPU: whoever is next has it, for the source gets nowhere
     /// before the owner does. No scan: neither mechanism chooses. `None` where the kernel yields to a target.
     fn step_aside(&self, tactic: Tactic, state: &PauseState) -> Option<Act> {
         let mechanisms = self.config.mechanisms;
         match tactic {
-            Tactic::Spin => Some(Act::Spin),
+            Tactic::Spin | Tactic::Help => Some(Act::Spin),
             Tactic::Park if !self.event.named_since_entry => {
                 Some(Act::Park { until: self.now.after(self.park_ns(state)) })
             }
@@ -229,6 +244,7 @@ impl Case<'_> {
             // Its own turn may have come while its report was on the way: to sleep through it would stall them all.
             _ if self.event.named_since_entry => false,
             Tactic::Park => true,
+            Tactic::Help => !mechanisms.sched_yield && !mechanisms.hypercall && mechanisms.park,
             Tactic::Spin | Tactic::Yield => false,
         };
         let how = match tactic {

@@ -79,6 +79,10 @@ pub struct OutcomeEvent {
 pub(crate) struct Spinner {
     /// Its last park on a named owner ended by its bound; what it reports next says whether its turn had come.
     pub(crate) park_ran_out: bool,
+    /// When it first reported the wait that it is in; `None` once somebody named it as the one who is waited for.
+    pub(crate) waits_since: Option<Nanos>,
+    /// When it last told of its progress.
+    told_at: Option<Nanos>,
     pub(crate) window_ns: u64,
     pub(crate) quiet_until: Option<Nanos>,
     pub(crate) ledger: Ledger,
@@ -101,6 +105,8 @@ pub struct PauseState {
     pub(crate) last_turn: Option<VcpuIndex>,
     pub(crate) guesses: u32,
     pub(crate) last_owner: Option<VcpuIndex>,
+    /// When a report last named an owner without telling of progress.
+    owner_told_at: Option<Nanos>,
     /// By situation: one usable CPU, or several.
     pub(crate) learners: [Learner; 2],
 }
@@ -118,6 +124,7 @@ impl PauseState {
             last_turn: None,
             guesses: 0,
             last_owner: None,
+            owner_told_at: None,
             learners: Default::default(),
         }
     }
@@ -204,8 +211,6 @@ impl PauseState {
 /// Parks that ran out before their turn, for each halving of the bound that is taken back: a turn that was slept through
 /// stalls them all, a park that was too short costs one wake-up.
 const SHORT_PARKS: u32 = 16;
-/// Most halvings of a park's bound.
-const MOST_TIGHTENED: u32 = 6 * SHORT_PARKS;
 
 impl PauseState {
     /// How often the bound of a park is halved.
@@ -214,17 +219,46 @@ impl PauseState {
     }
 
     /// Learns from the report after a park that ran out: with progress, the turn had come and nobody was left to say so,
-    /// and the next bounds are shorter; without, the bound was too short already.
-    pub(crate) fn learn_bound(&mut self, source: VcpuIndex, progress: Option<u32>) {
+    /// and the next bounds are shorter, by `most` halvings at most; without, the bound was too short already.
+    pub(crate) fn learn_bound(&mut self, source: VcpuIndex, progress: Option<u32>, most: u32) {
         let Some(spinner) = self.vcpus.get_mut(source.index()) else { return };
         if !std::mem::take(&mut spinner.park_ran_out) {
             return;
         }
         match progress {
             Some(0) => self.tightened = self.tightened.saturating_sub(1),
-            Some(_) => self.tightened = (self.tightened + SHORT_PARKS).min(MOST_TIGHTENED),
+            Some(_) => self.tightened = (self.tightened + SHORT_PARKS).min(most * SHORT_PARKS),
             None => {}
         }
+    }
+}
+
+impl PauseState {
+    /// Notes that `source` waits, in a new wait if it has made `progress` since its last report, and that `owner`, who is
+    /// waited for, does not.
+    pub(crate) fn note_wait(&mut self, source: VcpuIndex, owner: Option<VcpuIndex>, progress: Option<u32>, now: Nanos) {
+        if let Some(spinner) = self.vcpus.get_mut(source.index())
+            && (spinner.waits_since.is_none() || progress.is_some_and(|made| made > 0))
+        {
+            spinner.waits_since = Some(now);
+        }
+        if let Some(owner) = owner.filter(|owner| *owner != source).and_then(|owner| self.vcpus.get_mut(owner.index()))
+        {
+            owner.waits_since = None;
+        }
+    }
+
+    /// Since when the report of `source` speaks of progress: since its own last one if it `counts`, and since anybody's if all
+    /// that is known of progress is who was named. `None` for the first.
+    pub(crate) fn told(&mut self, source: VcpuIndex, counts: bool, now: Nanos) -> Option<Nanos> {
+        let told_at = if counts { &mut self.vcpus.get_mut(source.index())?.told_at } else { &mut self.owner_told_at };
+        told_at.replace(now)
+    }
+
+    /// Whether `source` is first in line as far as reports tell: no other vCPU has waited for longer.
+    pub(crate) fn waits_longest(&self, source: VcpuIndex) -> bool {
+        let Some(mine) = self.vcpus.get(source.index()).and_then(|one| one.waits_since) else { return false };
+        !self.vcpus.iter().any(|one| one.waits_since.is_some_and(|since| since.is_before(mine)))
     }
 }
 

@@ -24,15 +24,21 @@ pub(crate) enum Tactic {
     Yield,
     /// Wake the target and block.
     Park,
+    /// Yield to an owner that wants a CPU, and spin otherwise: how a trial of spinning begins. Whoever gave its CPU away has
+    /// its turn before those who spin can keep the order by themselves.
+    Help,
 }
 
 impl Tactic {
     const ALL: [Self; 3] = [Self::Spin, Self::Yield, Self::Park];
-    const COUNT: usize = Self::ALL.len();
+    pub(crate) const COUNT: usize = Self::ALL.len();
 }
 
 /// vCPUs for each CPU from which on parking is the first tactic.
-pub(crate) const MANY_PER_CPU: usize = 4;
+const MANY_PER_CPU: usize = 4;
+/// What the fair scheduler gives a task at a time (its base slice), and for how many of them a trial of spinning helps at most.
+const SLICE_NS: u64 = 3_000_000;
+const MOST_TURNS: u64 = 8;
 /// vCPUs on one CPU of which a yield can only reach the right one.
 const PAIR: usize = 2;
 
@@ -41,19 +47,22 @@ const PAIR: usize = 2;
 pub(crate) struct Allowed {
     mask: u8,
     first: Tactic,
+    /// How long a trial of spinning helps before it is measured: each vCPU has the CPU once.
+    help_ns: u64,
 }
 
 impl Allowed {
     /// What the granted mechanisms and the number of CPUs leave; never nothing.
     pub(crate) fn new(config: &PauseConfig, vcpus: usize, usable_cpus: u32) -> Self {
+        let turns = u64::try_from(vcpus.div_ceil(usable_cpus.max(1) as usize)).unwrap_or(MOST_TURNS).min(MOST_TURNS);
         let mechanisms = config.mechanisms;
         let yields = mechanisms.sched_yield || mechanisms.hypercall;
         let acts = yields || mechanisms.park;
         let one_cpu = usable_cpus == 1;
         let bit = |tactic: Tactic, granted: bool| u8::from(granted) << tactic as u8;
-        // On one CPU nobody else runs while the source spins: not worth a trial.
-        let mask =
-            bit(Tactic::Spin, !(one_cpu && acts)) | bit(Tactic::Yield, yields) | bit(Tactic::Park, mechanisms.park);
+        // On one CPU nobody else runs while the source spins, unless the kernel sees it: not worth a trial.
+        let spins = !(one_cpu && acts) || mechanisms.pause_exits;
+        let mask = bit(Tactic::Spin, spins) | bit(Tactic::Yield, yields) | bit(Tactic::Park, mechanisms.park);
         // With a CPU for each vCPU spinning wins, with one for all or for many parking, between the two yielding
         // (docs/pause-loops.md: on two CPUs, yielding makes twice the hand-overs of parking with 4 vCPUs, three quarters
         // with 8, a third with 16).
@@ -65,7 +74,7 @@ impl Allowed {
             (_, _, true) => Tactic::Yield,
             (_, _, false) => Tactic::Spin,
         };
-        Self { mask, first }
+        Self { mask, first, help_ns: turns * SLICE_NS }
     }
 
     const fn contains(self, tactic: Tactic) -> bool {
@@ -82,6 +91,15 @@ struct Record {
     patience: u16,
 }
 
+/// Progress that was reported: so many waits ended since then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Gain {
+    /// Waits that ended.
+    pub(crate) count: u32,
+    /// When the count began.
+    pub(crate) since: Nanos,
+}
+
 /// The race between tactics in one kind of situation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Learner {
@@ -93,7 +111,10 @@ pub(crate) struct Learner {
     confirming: bool,
     started: bool,
     epoch_start: Nanos,
+    /// Progress of the epoch, in 1024ths of a wait.
     gained: u64,
+    /// Time of the vCPUs that reports of the epoch speak of, added up.
+    covered_ns: u64,
     /// What the incumbent brought in its last epochs, the latest last.
     recent: [Option<u64>; RECENT],
     /// Epochs since the last trial.
@@ -111,6 +132,7 @@ impl Default for Learner {
             started: false,
             epoch_start: Nanos(0),
             gained: 0,
+            covered_ns: 0,
             recent: [None; RECENT],
             kept: 0,
             next_trial: 0,
@@ -121,7 +143,11 @@ impl Default for Learner {
 /// Epochs of the incumbent whose median is its rate: an epoch in which a foreign task took a CPU for a slice (3 ms) says
 /// nothing about a tactic.
 const RECENT: usize = 5;
-/// An epoch this many times longer than meant measured a pause in the guest's work, not a tactic.
+/// Epochs of the incumbent before a tactic that was never tried is: what the first tactic loses where it is the wrong one is
+/// lost for so long.
+const FIRST_TRIAL: u32 = 2;
+/// An epoch this many times longer than meant measured a pause in the guest's work, not a tactic, unless it brought more than
+/// usual: where waits are short nobody reports.
 const STALE_EPOCHS: u64 = 8;
 /// After a change of tactic this part of an epoch passes unmeasured: parks of the old tactic still run out.
 const SETTLE_DIVISOR: u64 = 4;
@@ -135,30 +161,46 @@ const CONFIRM_EPOCHS: u64 = 4;
 const PATIENCE: (u16, u16) = (32, 256);
 
 impl Learner {
-    /// The tactic to use at `now`, after `gained` more progress was seen; `None` if nothing is known of progress, and then
-    /// nothing is tried.
+    /// The tactic to use at `now`, after more progress was seen; `None` if nothing is known of progress, and then nothing is
+    /// tried.
+    ///
+    /// A report speaks of the time since its vCPU's last one, and only what falls into the epoch counts for its tactic. What is
+    /// compared is progress for the time spoken of: where waits are short few report, and the silent are taken to fare alike.
     pub(crate) fn observe(
         &mut self,
-        gained: Option<u32>,
+        gained: Option<Gain>,
         allowed: Allowed,
         config: &PauseConfig,
         now: Nanos,
     ) -> Tactic {
         if !self.started || !allowed.contains(self.current()) {
             *self = Self { started: true, incumbent: allowed.first, ..Self::default() };
-            self.restart(now, config);
+            self.restart(now, allowed, config);
         }
-        let Some(gained) = gained.filter(|_| !now.is_before(self.epoch_start)) else { return self.current() };
-        self.gained = self.gained.saturating_add(gained.into());
+        let Some(gain) = gained.filter(|_| !now.is_before(self.epoch_start)) else { return self.current_at(now) };
+        let covered = now.since(gain.since.later(self.epoch_start));
+        let part = u128::from(gain.count) * 1024 * u128::from(covered) / u128::from(now.since(gain.since).max(1));
+        self.gained = self.gained.saturating_add(u64::try_from(part).unwrap_or(u64::MAX));
+        self.covered_ns = self.covered_ns.saturating_add(covered);
         let elapsed = now.since(self.epoch_start);
         let length = self.epoch_length(config);
-        if elapsed > length * STALE_EPOCHS {
-            self.restart(now, config);
-        } else if elapsed >= length || self.is_hopeless(elapsed, config) {
-            self.close(rate(self.gained, elapsed), allowed, config);
-            self.restart(now, config);
+        let measured = rate(self.gained, self.covered_ns);
+        let is_told = self.covered_ns >= config.epoch_ns / 2;
+        if elapsed > length * STALE_EPOCHS && !(is_told && measured > self.usual().unwrap_or(0)) {
+            self.restart(now, allowed, config);
+        } else if is_told && (elapsed >= length || self.is_hopeless(elapsed, measured, config)) {
+            self.close(measured, allowed, config);
+            self.restart(now, allowed, config);
         }
-        self.current()
+        self.current_at(now)
+    }
+
+    /// The tactic in use at `now`, which may be the beginning of a trial.
+    fn current_at(&self, now: Nanos) -> Tactic {
+        match self.current() {
+            Tactic::Spin if self.trial.is_some() && now.is_before(self.epoch_start) => Tactic::Help,
+            tactic => tactic,
+        }
     }
 
     /// The tactic in use.
@@ -178,21 +220,23 @@ impl Learner {
         known[..count].get(count / 2).copied()
     }
 
-    fn restart(&mut self, now: Nanos, config: &PauseConfig) {
-        let settle = if self.trial.is_some() && !self.confirming { config.epoch_ns / SETTLE_DIVISOR } else { 0 };
+    fn restart(&mut self, now: Nanos, allowed: Allowed, config: &PauseConfig) {
+        let settle = match self.trial {
+            Some(Tactic::Spin) if !self.confirming => allowed.help_ns.max(config.epoch_ns / SETTLE_DIVISOR),
+            Some(_) if !self.confirming => config.epoch_ns / SETTLE_DIVISOR,
+            Some(_) | None => 0,
+        };
         self.epoch_start = now.after(settle);
-        self.gained = 0;
+        (self.gained, self.covered_ns) = (0, 0);
     }
 
     fn epoch_length(&self, config: &PauseConfig) -> u64 {
         config.epoch_ns * if self.confirming { CONFIRM_EPOCHS } else { 1 }
     }
 
-    fn is_hopeless(&self, elapsed: u64, config: &PauseConfig) -> bool {
+    fn is_hopeless(&self, elapsed: u64, measured: u64, config: &PauseConfig) -> bool {
         let Some(incumbent) = self.usual() else { return false };
-        self.trial.is_some()
-            && elapsed >= config.epoch_ns / 2
-            && rate(self.gained, elapsed) < incumbent / HOPELESS_DIVISOR
+        self.trial.is_some() && elapsed >= config.epoch_ns / 2 && measured < incumbent / HOPELESS_DIVISOR
     }
 
     /// Ends an epoch that brought `measured` per second.
@@ -235,11 +279,15 @@ impl Learner {
         Tactic::ALL.into_iter().filter(move |tactic| allowed.contains(*tactic) && *tactic != incumbent)
     }
 
-    /// The tactic whose turn it is, once the incumbent was kept for long enough.
+    /// The tactic whose turn it is, once the incumbent was kept for long enough: one that was never tried soon, for nothing
+    /// says yet that the first is right here.
     fn due_trial(&mut self, allowed: Allowed, config: &PauseConfig) -> Option<Tactic> {
         let in_turn = |tactic: &Tactic| (*tactic as usize + Tactic::COUNT - self.next_trial) % Tactic::COUNT;
-        let waits = |tactic: &Tactic| u32::from(self.records[*tactic as usize].patience.max(1));
-        let due = |tactic: &Tactic| self.kept >= waits(tactic).saturating_mul(config.stretch_epochs);
+        let waits = |tactic: &Tactic| match self.records[*tactic as usize] {
+            Record { rate: None, .. } => FIRST_TRIAL.min(config.stretch_epochs),
+            Record { patience, .. } => u32::from(patience.max(1)).saturating_mul(config.stretch_epochs),
+        };
+        let due = |tactic: &Tactic| self.kept >= waits(tactic);
         let tactic = self.others(allowed).filter(due).min_by_key(in_turn)?;
         self.next_trial = (tactic as usize + 1) % Tactic::COUNT;
         Some(tactic)
@@ -280,7 +328,7 @@ mod tests {
     const REPORT_NS: u64 = 100_000;
 
     fn allowed(vcpus: usize, cpus: u32) -> Allowed {
-        let mechanisms = Mechanisms { sched_yield: true, park: true, hypercall: false };
+        let mechanisms = Mechanisms { sched_yield: true, park: true, ..Mechanisms::default() };
         Allowed::new(&PauseConfig { mechanisms, ..PauseConfig::default() }, vcpus, cpus)
     }
 
@@ -294,9 +342,10 @@ mod tests {
         for at in (0..ms * MS).step_by(usize::try_from(REPORT_NS).expect("small")) {
             parts += rate(tactic, at / MS) * REPORT_NS;
             done = parts / 1_000_000_000;
-            let gained = u32::try_from(done - told).expect("small");
+            let count = u32::try_from(done - told).expect("small");
             told = done;
-            tactic = learner.observe(Some(gained), allowed, &config, Nanos(at + REPORT_NS));
+            let gain = Gain { count, since: Nanos(at) };
+            tactic = learner.observe(Some(gain), allowed, &config, Nanos(at + REPORT_NS));
         }
         (done, tactic)
     }
@@ -320,15 +369,17 @@ mod tests {
             Tactic::Spin => 400,
             Tactic::Yield => 8_000,
             Tactic::Park => 10_000,
+            Tactic::Help => 4_000,
         };
         assert_eq!(race(allowed(4, 2), 3_000, rates).1, Tactic::Park);
-        let turned = |tactic, ms| if ms < 5_000 { rates(tactic, ms) } else { [400, 12_000, 9_000][tactic as usize] };
+        let turned =
+            |tactic, ms| if ms < 5_000 { rates(tactic, ms) } else { [400, 12_000, 9_000, 4_000][tactic as usize] };
         assert_eq!(race(allowed(4, 2), 60_000, turned).1, Tactic::Yield, "what was best once is not best for ever");
     }
 
     #[test]
     fn to_know_the_others_costs_little_and_less_with_time() {
-        let rates = |tactic, _| [400, 15_000, 8_000][tactic as usize];
+        let rates = |tactic, _| [400, 15_000, 8_000, 4_000][tactic as usize];
         for (ms, least) in [(1_000, 970), (10_000, 985), (100_000, 990)] {
             let (done, tactic) = race(allowed(4, 2), ms, rates);
             assert!(tactic == Tactic::Yield && done >= 15 * ms * least / 1000, "{done} in {ms} ms");
@@ -338,11 +389,45 @@ mod tests {
     #[test]
     fn a_stall_now_and_then_is_no_reason_to_change() {
         // A foreign task takes the CPU for most of every seventh epoch, whichever tactic is in use.
-        let rates = |tactic, ms| if ms / 10 % 7 == 3 { 500 } else { [400, 8_000, 10_000][tactic as usize] };
+        let rates = |tactic, ms| if ms / 10 % 7 == 3 { 500 } else { [400, 8_000, 10_000, 4_000][tactic as usize] };
         let stalls = race(allowed(8, 2), 20_000, rates);
         let steady =
-            race(allowed(8, 2), 20_000, |tactic, ms| if ms / 10 % 7 == 3 { 500 } else { [10_000; 3][tactic as usize] });
+            race(allowed(8, 2), 20_000, |tactic, ms| if ms / 10 % 7 == 3 { 500 } else { [10_000; 4][tactic as usize] });
         assert!(stalls.1 == Tactic::Park && stalls.0 * 100 >= steady.0 * 97, "{stalls:?} {steady:?}");
+    }
+
+    #[test]
+    fn a_tactic_under_which_nobody_needs_to_report_wins() {
+        let (config, allowed) = (PauseConfig::default(), allowed(8, 2));
+        let mut learner = Learner::default();
+        let mut tactic = allowed.first;
+        let (mut at, mut told, mut spun) = (0, 0, 0);
+        while at < 1_000 * MS {
+            // One of eight reports each time. Spinning, all make 10,000 waits/s each and report every 40 ms; otherwise 1,000,
+            // and a report every 100 us.
+            let (pause, rate) = if tactic == Tactic::Spin { (40 * MS, 10_000) } else { (8 * REPORT_NS, 1_000) };
+            at += pause;
+            spun += if tactic == Tactic::Spin { pause } else { 0 };
+            let count = u32::try_from((at - told) * rate / 1_000_000_000).expect("small");
+            tactic = learner.observe(Some(Gain { count, since: Nanos(told) }), allowed, &config, Nanos(at));
+            told = at;
+        }
+        assert!(tactic == Tactic::Spin && spun > 800 * MS, "{tactic:?} {spun}");
+    }
+
+    #[test]
+    fn a_trial_of_spinning_begins_with_helping() {
+        let (config, allowed) = (PauseConfig::default(), allowed(8, 2));
+        let mut learner = Learner::default();
+        let mut used = Vec::new();
+        for at in (0..60 * MS).step_by(usize::try_from(REPORT_NS).expect("small")) {
+            let gain = Gain { count: 1, since: Nanos(at) };
+            let tactic = learner.observe(Some(gain), allowed, &config, Nanos(at + REPORT_NS));
+            if used.last().is_none_or(|(last, _)| *last != tactic) {
+                used.push((tactic, at / MS));
+            }
+        }
+        assert_eq!(used[..3], [(Tactic::Park, 0), (Tactic::Help, 20), (Tactic::Spin, 32)]);
     }
 
     #[test]
@@ -358,9 +443,12 @@ mod tests {
     fn a_tactic_that_is_no_longer_granted_is_left_at_once() {
         let mut learner = Learner::default();
         let config = PauseConfig::default();
-        assert_eq!(learner.observe(Some(1), allowed(8, 2), &config, Nanos(1)), Tactic::Park);
-        let mechanisms = Mechanisms { sched_yield: true, park: false, hypercall: false };
+        assert_eq!(
+            learner.observe(Some(Gain { count: 1, since: Nanos(0) }), allowed(8, 2), &config, Nanos(1)),
+            Tactic::Park
+        );
+        let mechanisms = Mechanisms { sched_yield: true, park: false, ..Mechanisms::default() };
         let fewer = Allowed::new(&PauseConfig { mechanisms, ..config }, 8, 2);
-        assert_eq!(learner.observe(Some(1), fewer, &config, Nanos(2)), Tactic::Yield);
+        assert_eq!(learner.observe(Some(Gain { count: 1, since: Nanos(0) }), fewer, &config, Nanos(2)), Tactic::Yield);
     }
 }

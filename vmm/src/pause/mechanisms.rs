@@ -9,6 +9,8 @@ use super::effective::Grant;
 use super::hypercall::{HYPERCALL, Hypercalls};
 use super::trial::{Terms, YIELD, YieldTrial};
 use crate::config::{MechanismChoice, PauseMode, PausePlan};
+use crate::host::facts;
+use crate::report::KvmKind;
 
 /// The plan's parameters with the mechanisms that the host grants, and what is to be said of each.
 pub(super) fn grant(
@@ -37,6 +39,7 @@ pub(super) fn grant(
         if asked(MechanismChoice::Hypercall) { hypercalls.grant(plan.mechanism) } else { unasked(HYPERCALL) };
     config.mechanisms.sched_yield = sched_yield.granted;
     config.mechanisms.park = park.granted;
+    config.mechanisms.pause_exits = facts::kvm_kind() != KvmKind::Software;
     config.mechanisms.hypercall = hypercalls.are_useful() || !logged && hypercalls.may_be_tried();
     (config, vec![sched_yield, park, hypercall])
 }

@@ -10,6 +10,7 @@
 //! asym.rs   and among CPUs that are not equal
 //! guest.rs  what a task does on its CPU: the steps of its program
 //! sync.rs   locks, barriers, interrupts, messages
+//! pairs.rs  vCPUs that keep yielding to each other, for placement
 //! pause.rs  pause loops: hardware, monitor, policy; kernel.rs the kernel's handler
 //! ```
 //! At every moment a CPU is in one segment with a known end. Whatever changes that (a lock is passed on, a task wakes, the
@@ -27,6 +28,7 @@ mod guest;
 mod histogram;
 mod kernel;
 mod numa;
+mod pairs;
 mod pause;
 mod placing;
 mod result;

@@ -110,10 +110,15 @@ impl World {
             named_since_entry: one.named,
             descheduled: std::mem::take(&mut one.descheduled),
         };
-        match &mut self.vms[one.vm].policy {
-            Some(policy) => policy.driver.decide(&event, now),
-            None => Decision { act: Act::Spin, class: None, quiet_until: now },
+        let machine = &mut self.vms[one.vm];
+        let Some(policy) = &mut machine.policy else {
+            return Decision { act: Act::Spin, class: None, quiet_until: now };
+        };
+        let decision = policy.driver.decide(&event, now);
+        if machine.balancer.is_some() {
+            machine.pairs.count(machine.vm.vcpus, &event, &decision);
         }
+        decision
     }
 
     fn carry_out(&mut self, cpu: usize, task: usize, act: Act) {

@@ -40,8 +40,8 @@ impl World {
         Ok(())
     }
 
-    /// A task alone on its CPU is pinned there; those that share roam among the VM's CPUs of the node
-    /// ([`policy::placement::affinities`]).
+    /// A task alone on its CPU is pinned there, and so are both of a pair that is together on one; others that share roam
+    /// among the VM's CPUs of the node ([`policy::placement::affinities`]).
     fn apply_places(&mut self, vm: usize) {
         let places = self.vms[vm].places.clone();
         let mut own = vec![0; self.cpus.len()];
@@ -49,6 +49,10 @@ impl World {
         for (at, &cpu) in places.iter().enumerate() {
             let task = self.vms[vm].first + at;
             self.tasks[task].pin = (own[cpu] == 1).then_some(cpu);
+        }
+        for vcpu in self.vms[vm].pairs.pairing.together() {
+            let task = self.vms[vm].first + vcpu.index();
+            self.tasks[task].pin = Some(places[vcpu.index()]);
         }
     }
 
@@ -59,8 +63,10 @@ impl World {
         let vcpus = self.vcpu_loads(vm, passed);
         let cpus = self.cpu_loads(vm, passed);
         let memory = self.memory_of(vm);
-        let snapshot = Snapshot { now: Nanos(self.now), vcpus: &vcpus, cpus: &cpus, memory: &memory, pairs: &[] };
+        let pairs = self.wished_pairs(vm);
+        let snapshot = Snapshot { now: Nanos(self.now), vcpus: &vcpus, cpus: &cpus, memory: &memory, pairs: &pairs };
         let pass = balancer.pass(&snapshot);
+        self.pairs_done(vm, &pass.moves);
         self.vms[vm].balancer = Some(balancer);
         self.vms[vm].balance_since = self.now;
         for step in &pass.moves {

@@ -47,7 +47,10 @@ impl World {
         let one = &mut self.tasks[task];
         one.migrations += u64::from(distance != Distance::Same);
         (one.cpu, one.ran_on, one.preempted) = (cpu, cpu, false);
-        (one.window, one.exits_in_row, one.descheduled) = (window, 0, true);
+        // Who is picked again at once was never switched out: no `kvm_sched_in` (preempt notifiers of kernel/sched/core.c).
+        if !same || was_idle {
+            (one.window, one.exits_in_row, one.descheduled) = (window, 0, true);
+        }
         self.set_state(task, State::Running);
         let slot = &mut self.cpus[cpu];
         (slot.current, slot.last) = (Some(next), Some(next));

@@ -6,6 +6,7 @@
 use policy::placement::Balancer;
 
 use super::histogram::Histogram;
+use super::pairs::Pairs;
 use crate::driver::Driver;
 use crate::fair::Runqueue;
 use crate::guest::{LockKind, Vm};
@@ -262,6 +263,7 @@ pub(crate) struct Machine {
     pub(crate) last_boosted: usize,
     pub(crate) policy: Option<Box<PolicyState>>,
     pub(crate) balancer: Option<Box<Balancer>>,
+    pub(crate) pairs: Pairs,
     pub(crate) places: Vec<usize>,
     pub(crate) balance_since: u64,
     /// Spinning time between two reports of the pause source.

@@ -11,6 +11,7 @@ use thiserror::Error;
 
 use super::histogram::Histogram;
 use super::numa::Numa;
+use super::pairs::Pairs;
 use super::state::{Account, Counts, Cpu, Lock, Machine, PolicyState, Segment, State, Task, TaskLedger, Wait};
 use super::trace::Trace;
 use crate::driver::Driver;
@@ -146,7 +147,7 @@ impl World {
         };
         let policy = match vm.arm.action {
             Action::Policy(config) => {
-                let config = granted(config, self.params.yields);
+                let config = granted(config, self.params.yields, vm.arm.kernel);
                 let cpus = u32::try_from(usable.len()).unwrap_or(u32::MAX);
                 let places = if vm.arm.locality { self.host.localities() } else { Vec::new() };
                 let view = HostView::new(vm.vcpus, places, cpus);
@@ -163,6 +164,7 @@ impl World {
             last_boosted: vm.vcpus - 1,
             policy,
             balancer: None,
+            pairs: Pairs::default(),
             places: Vec::new(),
             balance_since: 0,
             counts: Counts::default(),
@@ -266,8 +268,9 @@ impl World {
     }
 }
 
-/// What the monitor leaves of the mechanisms: where the kernel's yield lets nobody else run, its probe finds that out.
-fn granted(mut config: PauseConfig, yields: YieldKind) -> PauseConfig {
+/// What the monitor grants of the mechanisms: where the kernel's yield lets nobody else run, its probe finds that out.
+fn granted(mut config: PauseConfig, yields: YieldKind, pause_exits: bool) -> PauseConfig {
+    config.mechanisms.pause_exits = pause_exits;
     config.mechanisms.sched_yield &= yields != YieldKind::DeadlineOnly;
     config
 }

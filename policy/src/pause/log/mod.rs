@@ -28,7 +28,7 @@ use topology::id::{HostNode, VcpuIndex};
 use wire::{Put, Take};
 
 /// Version of the format. Readers refuse any other.
-pub const VERSION: u8 = 3;
+pub const VERSION: u8 = 4;
 /// Most vCPUs a log may speak of: KVM_MAX_VCPUS of an x86 kernel at its largest setting (CONFIG_KVM_MAX_NR_VCPUS).
 pub const MAX_VCPUS: u32 = 4096;
 /// Most host CPUs a log may speak of: NR_CPUS of an x86 kernel at its largest setting (MAXSMP).

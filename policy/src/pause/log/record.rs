@@ -51,17 +51,18 @@ fn take_flags(take: &mut Take<'_>, count: u8, what: &'static str) -> Result<u8, 
 }
 
 pub(super) fn put_config(put: &mut Put<'_>, config: &PauseConfig) {
-    let Mechanisms { sched_yield, park, hypercall } = config.mechanisms;
-    put.byte(flags([sched_yield, park, hypercall]));
+    let Mechanisms { sched_yield, park, hypercall, pause_exits } = config.mechanisms;
+    put.byte(flags([sched_yield, park, hypercall, pause_exits]));
     for (_, value, _, _) in config.parameters() {
         put.number(value);
     }
 }
 
 pub(super) fn take_config(take: &mut Take<'_>) -> Result<PauseConfig, LogError> {
-    let granted = take_flags(take, 3, "mechanisms")?;
+    let granted = take_flags(take, 4, "mechanisms")?;
+    let [sched_yield, park, hypercall, pause_exits] = [0, 1, 2, 3].map(|at| flag(granted, at));
     Ok(PauseConfig {
-        mechanisms: Mechanisms { sched_yield: flag(granted, 0), park: flag(granted, 1), hypercall: flag(granted, 2) },
+        mechanisms: Mechanisms { sched_yield, park, hypercall, pause_exits },
         bail_after: take.small()?,
         backoff_base_ns: take.number()?,
         backoff_max_ns: take.number()?,
@@ -78,6 +79,8 @@ pub(super) fn take_config(take: &mut Take<'_>) -> Result<PauseConfig, LogError> 
         drop_sixteenths: take.small()?,
         park_max_ns: take.number()?,
         park_turn_ns: take.number()?,
+        park_halvings: take.small()?,
+        blind_vcpus_per_cpu: take.small()?,
     })
 }
 
