@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use ::sim::adversary::{Draft, loss};
+use ::sim::adversary::{Draft, loss, loss_against};
 use ::sim::scenario::{Scenario, ScenarioError};
 
 use super::{SimCommandError, pool, write};
@@ -14,10 +14,18 @@ use crate::config::AttackArgs;
 /// Part of its loss that a smaller scenario must keep.
 const KEPT: f64 = 0.8;
 
-/// A draft and what acting loses in it, in per cent.
+/// A draft and what acting loses in it, in per cent: against the kernel alone, and against PAUSE exits that are off.
 struct Found {
     draft: Draft,
     percent: f64,
+    against_off: Option<f64>,
+}
+
+impl Found {
+    fn words(&self) -> String {
+        let against_off = self.against_off.map(|off| format!(", {off:.1} % against `off`"));
+        format!("{:.1} % lost{}", self.percent, against_off.unwrap_or_default())
+    }
 }
 
 /// Runs the search; the text for standard output.
@@ -30,7 +38,7 @@ pub(super) fn run(args: &AttackArgs) -> Result<String, SimCommandError> {
     for (at, one) in found.into_iter().take(args.worst.into()).enumerate() {
         let Some(small) = shrunk(one, args)? else { continue };
         let file = small.draft.text(Some(small.percent));
-        let _ = writeln!(text, "\n{:.1} % lost:\n{file}", small.percent);
+        let _ = writeln!(text, "\n{}:\n{file}", small.words());
         if let Some(directory) = &args.keep {
             write(&directory.join(format!("seed-{}-{at}.toml", args.seed)), file.as_bytes())?;
         }
@@ -56,16 +64,19 @@ fn shrunk(found: Found, args: &AttackArgs) -> Result<Option<Found>, SimCommandEr
 
 /// The drafts of which a loss can be told, with it.
 fn measured(drafts: &[Draft], runs: usize) -> Result<Vec<Found>, SimCommandError> {
-    let percents = pool::each(drafts.len(), |at| measure(&drafts[at], runs));
-    let percents = percents.map_err(|source| SimCommandError::Scenario { path: "a draft".into(), source })?;
-    let both = drafts.iter().zip(percents);
-    Ok(both.filter_map(|(draft, percent)| percent.map(|percent| Found { draft: draft.clone(), percent })).collect())
+    let found = pool::each(drafts.len(), |at| measure(&drafts[at], runs));
+    let found = found.map_err(|source| SimCommandError::Scenario { path: "a draft".into(), source })?;
+    Ok(found.into_iter().flatten().collect())
 }
 
-fn measure(draft: &Draft, runs: usize) -> Result<Option<f64>, ScenarioError> {
+fn measure(draft: &Draft, runs: usize) -> Result<Option<Found>, ScenarioError> {
     let scenario = Scenario::parse(&draft.text(None))?;
     match scenario.run(&scenario.host(None)?, 1, runs) {
-        Ok(report) => Ok(loss(&report)),
+        Ok(report) => Ok(loss(&report).map(|percent| Found {
+            draft: draft.clone(),
+            percent,
+            against_off: loss_against(&report, "off"),
+        })),
         // A guest that deadlocks by itself tells nothing.
         Err(ScenarioError::Sim(_)) => Ok(None),
         Err(error) => Err(error),
