@@ -430,7 +430,7 @@ fn who_waits_for_a_running_owner_steps_aside_for_those_who_want_its_cpu() {
 }
 
 #[test]
-fn who_is_first_in_line_for_a_running_owner_stays_for_its_credit() {
+fn who_is_first_in_line_for_a_running_owner_stays_for_a_slice() {
     let mut view = alike(3, 0, |v| v.state = VcpuState::Queued);
     view.update(VcpuIndex(1), |v| v.state = VcpuState::Running);
     let mechanisms = Mechanisms { park: false, ..Mechanisms::default() };
@@ -441,9 +441,9 @@ fn who_is_first_in_line_for_a_running_owner_stays_for_its_credit() {
     let stays = Act::Bail(Reason::OwnerRunning);
     assert_eq!(act(&wait(0), &view, 1), stays);
     assert_eq!(act(&wait(2), &view, 2), Act::Yield, "vCPU 0 has waited for longer");
-    assert_eq!(act(&wait(0), &view, config.credit_ns), stays);
+    assert_eq!(act(&wait(0), &view, config.first_in_line_ns), stays);
     assert_eq!(
-        act(&wait(0), &view, config.credit_ns + 1),
+        act(&wait(0), &view, config.first_in_line_ns + 1),
         Act::Yield,
         "others have waited for its CPU for long enough"
     );

@@ -61,6 +61,9 @@ pub struct PauseConfig {
     pub epoch_ns: u64,
     /// Epochs a tactic is kept before another is tried for one. 1 to 1024. Default 64: a trial costs at most 2 %.
     pub stretch_epochs: u32,
+    /// Epochs of the present tactic before one that was never tried is. 1 to 1024. Default 2: what the first tactic loses where
+    /// it is the wrong one, it loses for so long (docs/simulator.md, adversaries).
+    pub first_trial_epochs: u32,
     /// A tactic must bring this many 1/16 more than the present one to replace it. 0 to 16. Default 1.
     pub hysteresis_sixteenths: u32,
     /// When the present tactic brings this many 1/16 less than another is remembered for, that one is tried at once.
@@ -73,6 +76,9 @@ pub struct PauseConfig {
     /// The bound of a park is at least this much for each vCPU, all of which may have their turn first. 0 to 10 ms.
     /// Default 250 µs: three hand-overs of 80 µs.
     pub park_turn_ns: u64,
+    /// How long of its wait a vCPU that is first in line for a running owner stays on a CPU that others want. 0 to 1 s; 0 has it
+    /// step aside as any other. Default 3 ms: one base slice of the fair scheduler, which is what they would wait for anyway.
+    pub first_in_line_ns: u64,
     /// Most halvings of a park's bound while parks run out after their turn had come. 0 to 6; 0 leaves the bound alone.
     /// Default 6: docs/simulator.md, adversaries.
     pub park_halvings: u32,
@@ -98,10 +104,12 @@ impl Default for PauseConfig {
             turn_every: 8,
             epoch_ns: 10_000_000,
             stretch_epochs: 64,
+            first_trial_epochs: 2,
             hysteresis_sixteenths: 1,
             drop_sixteenths: 3,
             park_max_ns: 20_000_000,
             park_turn_ns: 250_000,
+            first_in_line_ns: 3_000_000,
             park_halvings: 6,
             blind_vcpus_per_cpu: 4,
         }
@@ -129,7 +137,7 @@ const S: u64 = 1_000_000_000;
 impl PauseConfig {
     /// The parameters with their values and ranges, in the order of the struct.
     #[must_use]
-    pub fn parameters(&self) -> [(&'static str, u64, u64, u64); 18] {
+    pub fn parameters(&self) -> [(&'static str, u64, u64, u64); 20] {
         [
             ("bail_after", self.bail_after.into(), 1, 64),
             ("backoff_base_ns", self.backoff_base_ns, US, S),
@@ -143,10 +151,12 @@ impl PauseConfig {
             ("turn_every", self.turn_every.into(), 2, 1024),
             ("epoch_ns", self.epoch_ns, MS, S),
             ("stretch_epochs", self.stretch_epochs.into(), 1, 1024),
+            ("first_trial_epochs", self.first_trial_epochs.into(), 1, 1024),
             ("hysteresis_sixteenths", self.hysteresis_sixteenths.into(), 0, 16),
             ("drop_sixteenths", self.drop_sixteenths.into(), 0, 16),
             ("park_max_ns", self.park_max_ns, self.park_named_ns, S),
             ("park_turn_ns", self.park_turn_ns, 0, 10 * MS),
+            ("first_in_line_ns", self.first_in_line_ns, 0, S),
             ("park_halvings", self.park_halvings.into(), 0, 6),
             ("blind_vcpus_per_cpu", self.blind_vcpus_per_cpu.into(), 0, 1024),
         ]

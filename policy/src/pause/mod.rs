@@ -46,7 +46,7 @@
 //! - what cannot be measured is not yielded without direction on several CPUs
 //! - a turn slept through shortens the next parks, and parks too short lengthen them again
 //! - who waits for a running owner steps aside for those who want its CPU
-//! - who is first in line for a running owner stays for its credit
+//! - who is first in line for a running owner stays for a slice
 //! - nobody waiting is not a boost
 //! - same input same output; every event of a vCPU is counted once
 
@@ -208,11 +208,11 @@ impl Case<'_> {
     }
 
     /// The owner runs and the source is next: who is not there when its turn comes keeps all that wait behind it, so it stays
-    /// where it is, as the head of a queued spinlock does (kernel/locking/qspinlock_paravirt.h), for as long as a credit lasts.
+    /// where it is, as the head of a queued spinlock does (kernel/locking/qspinlock_paravirt.h), for a while.
     fn is_first_in_line(&self, owner: VcpuIndex, state: &PauseState) -> bool {
         let source = self.event.source;
         let waited = state.vcpus[source.index()].waits_since.map_or(0, |since| self.now.since(since));
-        self.is(owner, VcpuState::Running) && waited < self.config.credit_ns && state.waits_longest(source)
+        self.is(owner, VcpuState::Running) && waited < self.config.first_in_line_ns && state.waits_longest(source)
     }
 
     /// The owner cannot be helped, and others want the source's CPU: whoever is next has it, for the source gets nowhere

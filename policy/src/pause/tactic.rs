@@ -143,9 +143,6 @@ impl Default for Learner {
 /// Epochs of the incumbent whose median is its rate: an epoch in which a foreign task took a CPU for a slice (3 ms) says
 /// nothing about a tactic.
 const RECENT: usize = 5;
-/// Epochs of the incumbent before a tactic that was never tried is: what the first tactic loses where it is the wrong one is
-/// lost for so long.
-const FIRST_TRIAL: u32 = 2;
 /// An epoch this many times longer than meant measured a pause in the guest's work, not a tactic, unless it brought more than
 /// usual: where waits are short nobody reports.
 const STALE_EPOCHS: u64 = 8;
@@ -284,7 +281,7 @@ impl Learner {
     fn due_trial(&mut self, allowed: Allowed, config: &PauseConfig) -> Option<Tactic> {
         let in_turn = |tactic: &Tactic| (*tactic as usize + Tactic::COUNT - self.next_trial) % Tactic::COUNT;
         let waits = |tactic: &Tactic| match self.records[*tactic as usize] {
-            Record { rate: None, .. } => FIRST_TRIAL.min(config.stretch_epochs),
+            Record { rate: None, .. } => config.first_trial_epochs.min(config.stretch_epochs),
             Record { patience, .. } => u32::from(patience.max(1)).saturating_mul(config.stretch_epochs),
         };
         let due = |tactic: &Tactic| self.kept >= waits(tactic);

@@ -75,10 +75,12 @@ pub(super) fn take_config(take: &mut Take<'_>) -> Result<PauseConfig, LogError> 
         turn_every: take.small()?,
         epoch_ns: take.number()?,
         stretch_epochs: take.small()?,
+        first_trial_epochs: take.small()?,
         hysteresis_sixteenths: take.small()?,
         drop_sixteenths: take.small()?,
         park_max_ns: take.number()?,
         park_turn_ns: take.number()?,
+        first_in_line_ns: take.number()?,
         park_halvings: take.small()?,
         blind_vcpus_per_cpu: take.small()?,
     })
