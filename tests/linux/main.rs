@@ -5,6 +5,7 @@
 //! By default a small set runs; `VMM_LAB=full` runs the whole matrix, `VMM_LAB=none` nothing. On a machine that cannot
 //! have a lab every test is reported as ignored, with the reason; so is, by default, one whose lab hosts stopped by themselves. What was tried and what came out: docs/linux-guests.md.
 
+mod by_hand;
 mod complaints;
 mod exits;
 mod guests;
@@ -34,6 +35,7 @@ fn main() {
         power::trials(),
         offers::trials(),
         exits::trials(),
+        by_hand::trials(),
         stopped::trials(),
     ];
     libtest_mimic::run(&arguments, trials.into_iter().flatten().collect()).exit();

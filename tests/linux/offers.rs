@@ -28,11 +28,16 @@ const READ_STEAL_TIME: &str = "load msr\n\
     if dd if=/dev/cpu/0/msr of=/dev/null bs=8 count=1 iflag=skip_bytes skip=$((0x4b564d03)) 2>/dev/null\n\
     then echo guest: steal time is there; else echo guest: steal time is refused; fi";
 
+/// Reads registers that no processor has and KVM does not know: each faults, and the guest goes on.
+const READ_UNKNOWN: &str = "dd if=/dev/cpu/0/msr of=/dev/null bs=8 count=40 conv=noerror iflag=skip_bytes \
+    skip=$((0x12345678)) 2>&1 | tail -n 1";
+const UNKNOWN_READS: u64 = 40;
+
 fn chosen() -> Result<Completion, Failed> {
     let guest = |name: &str, options: &str| Guest {
         options: options.to_owned(),
         script: format!(
-            "grep -m 1 flags /proc/cpuinfo\n{}\n{READ_STEAL_TIME}",
+            "grep -m 1 flags /proc/cpuinfo\n{}\n{READ_STEAL_TIME}\n{READ_UNKNOWN}",
             include_str!("../../resources/guest/load.sh")
         ),
         modules: vec!["msr"],
@@ -84,6 +89,10 @@ fn as_chosen(runs: &BTreeMap<String, Run>) -> Result<(), Failed> {
     }
     if granted(&runs["idle"], "no-exit.cstate").is_none() {
         problems.push("no-exit.cstate: not in the report".to_owned());
+    }
+    let counted = runs["default"].report["vcpus"][0]["exits"]["msr_read"].as_u64();
+    if counted.is_none_or(|counted| counted < UNKNOWN_READS) {
+        problems.push(format!("{UNKNOWN_READS} unknown registers read, {counted:?} counted"));
     }
     for name in ["no-exit.hlt", "no-exit.pause", "halt-poll", "pv-enforced"] {
         if granted(&runs["some"], name).is_none() {

@@ -170,7 +170,7 @@ fn kernel(image: &Image, parts: &[&str]) {
 
 fn no_kvm() {
     let monitor = namespaces::after("mount -t tmpfs none /dev", &["--cpus=2"]);
-    refused(monitor, 1, &["/dev/kvm does not exist", "load kvm_intel or kvm_amd"], &[]);
+    refused(monitor, 1, &["/dev/kvm does not exist", "load kvm_intel or kvm_amd", "`vmm lab -- ARGS...`"], &[]);
 }
 
 fn forbidden_kvm() {
@@ -180,7 +180,7 @@ fn forbidden_kvm() {
 
 fn another_device() {
     let monitor = namespaces::after("mount --bind /dev/null /dev/kvm", &["--cpus=2"]);
-    refused(monitor, 1, &["/dev/kvm"], &[]);
+    refused(monitor, 1, &["/dev/kvm is not KVM's device", "mknod /dev/kvm"], &[]);
 }
 
 fn more_than_kvm_allows() {
