@@ -129,7 +129,7 @@ pub fn parse(words: &[OsString]) -> Result<Request, UsageError> {
             "--host-numa" => request.numa = Some(number(&option, &value())?),
             "--host-distance" => request.distances.push(shape::parse_distance(&value())?),
             "--host-memory" => request.memory_mib = Some(number(&option, &value())?),
-            "--deadline" => request.deadline = Duration::from_secs(number(&option, &value())?.into()),
+            "--deadline" => request.deadline = seconds(&option, &value())?,
             "--pause-filter" => request.pause_filter = true,
             "--shell" => request.shell = true,
             _ => return Err(UsageError::UnknownOption { option }),
@@ -139,6 +139,16 @@ pub fn parse(words: &[OsString]) -> Result<Request, UsageError> {
         (true, true) => Err(UsageError::ShellWithArguments),
         (false, false) => Err(UsageError::Nothing),
         _ => Ok(request),
+    }
+}
+
+/// A run of no seconds would be an error of the run.
+fn seconds(option: &str, value: &str) -> Result<Duration, UsageError> {
+    match number(option, value)? {
+        0 => {
+            Err(UsageError::Value { option: option.to_owned(), wanted: "at least one second", value: value.to_owned() })
+        }
+        seconds => Ok(Duration::from_secs(seconds.into())),
     }
 }
 
@@ -337,6 +347,7 @@ mod tests {
         assert!(error("--host 2x2 --").contains("SOCKETSxCORESxTHREADS"));
         assert!(error("--host-numa four --").contains("whole number, got \"four\""));
         assert!(error("--deadline").contains("got \"\""));
+        assert!(error("--deadline 0 --").contains("at least one second, got \"0\""));
         assert!(error("--shell -- --cpus 1").contains("--shell runs no monitor"));
     }
 

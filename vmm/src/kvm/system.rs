@@ -28,6 +28,11 @@ pub enum OpenError {
     /// Opening failed in another way.
     #[error("/dev/kvm cannot be opened: {0}")]
     Open(#[source] io::Error),
+    /// Something that answers no question of KVM's.
+    #[error(
+        "/dev/kvm is not KVM's device: it does not say which API version it speaks; put the device back (mknod /dev/kvm c 10 232)"
+    )]
+    NotKvm,
     /// A version of the interface that nobody has seen.
     #[error("/dev/kvm speaks API version {found}, this monitor speaks {API_VERSION}: update the monitor")]
     ApiVersion {
@@ -55,6 +60,8 @@ impl System {
         })?;
         match kvm.get_api_version() {
             API_VERSION => Ok(Self { kvm }),
+            // kvm-ioctls gives what the call gave: an error is -1.
+            found if found < 0 => Err(OpenError::NotKvm),
             found => Err(OpenError::ApiVersion { found }),
         }
     }

@@ -2,7 +2,9 @@
 //! Where the CPU features that can be left out are in CPUID, by their names in `/proc/cpuinfo`.
 //!
 //! Source: Intel SDM vol. 2A, CPUID; AMD APM vol. 3, appendix E. Features that the machine itself stands on (APIC, x2APIC,
-//! TSC, 64-bit mode and what the ABI of x86-64 takes for granted) are not among them. Pure.
+//! TSC, 64-bit mode and what the ABI of x86-64 takes for granted) are not among them. Pure but for the question what this processor has.
+
+use std::arch::x86_64::{__cpuid, __cpuid_count, CpuidResult};
 
 use topology::cpuid::CpuidEntry;
 
@@ -126,6 +128,23 @@ pub const FEATURES: [Feature; 74] = [
     at("nonstop_tsc", 0x8000_0007, 0, Edx, 8),
 ];
 
+/// Whether the processor that this runs on shows a feature, whatever KVM says.
+#[must_use]
+pub fn this_processor_has(feature: &Feature) -> bool {
+    // The highest leaf of the range (CPUID.00H:EAX, CPUID.80000000H:EAX).
+    if __cpuid(feature.function & 0x8000_0000).eax < feature.function {
+        return false;
+    }
+    let CpuidResult { eax, ebx, ecx, edx } = __cpuid_count(feature.function, feature.index);
+    let register = match feature.register {
+        Eax => eax,
+        Ebx => ebx,
+        Ecx => ecx,
+        Edx => edx,
+    };
+    register & 1 << feature.bit != 0
+}
+
 /// Takes a feature out; says whether it was there.
 pub fn take_out(entries: &mut [CpuidEntry], feature: &Feature) -> bool {
     let leaf = entries.iter_mut().find(|entry| entry.function == feature.function && entry.index == feature.index);
@@ -147,6 +166,18 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+
+    #[test]
+    fn the_processor_is_asked_for_the_right_bit() {
+        let told = std::fs::read_to_string("/proc/cpuinfo").expect("Linux has it");
+        let flags = told.lines().find(|line| line.starts_with("flags")).expect("x86 has it");
+        // Neither kernel nor hypervisor switches these off once they are shown in CPUID.
+        for name in ["ssse3", "sse4_1", "sse4_2", "popcnt", "aes"] {
+            let feature = FEATURES.iter().find(|feature| feature.name == name).expect("it is known");
+            assert_eq!(this_processor_has(feature), flags.split_whitespace().any(|flag| flag == name), "{name}");
+        }
+        assert!(!this_processor_has(&at("beyond", 0x7FFF_FFFF, 0, Edx, 0)));
+    }
 
     #[test]
     fn names_and_places_are_unique() {

@@ -22,7 +22,7 @@ use crate::kvm::vcpu::Vcpu;
 use crate::kvm::vm::Vm;
 use crate::pause::effective::Grant;
 use crate::report::KvmKind;
-use features::FEATURES;
+use features::{FEATURES, Feature};
 
 pub use pv::offered;
 
@@ -52,7 +52,7 @@ impl Offers {
             grants.push(halt_poll(ns, system.capability_raw(KVM_CAP_HALT_POLL) != 0, vm)?);
         }
         if let Some(mask) = &plan.mask {
-            grants.extend(leave_out(mask, cpuid, facts::kvm_kind()));
+            grants.extend(leave_out(mask, cpuid, facts::kvm_kind(), features::this_processor_has));
         }
         Ok(Self { enforce, grants })
     }
@@ -119,18 +119,26 @@ fn halt_poll(ns: u32, there: bool, vm: &Vm) -> io::Result<Grant> {
     Ok(Grant::yes("halt-poll", format!("KVM_CAP_HALT_POLL: at most {ns} ns")))
 }
 
-/// Takes the masked features out of CPUID.
-fn leave_out(mask: &CpuMask, cpuid: &mut [CpuidEntry], kvm: KvmKind) -> Vec<Grant> {
+/// Takes the masked features out of CPUID. `processor_has` says what the processor itself shows, which KVM may hide.
+fn leave_out(
+    mask: &CpuMask,
+    cpuid: &mut [CpuidEntry],
+    kvm: KvmKind,
+    processor_has: fn(&Feature) -> bool,
+) -> Vec<Grant> {
     let grant = |name: &'static str| {
         let feature = FEATURES.iter().find(|feature| feature.name == name);
         let was_there = feature.is_some_and(|feature| features::take_out(cpuid, feature));
         let shown = format!("cpu-mask.{name}");
-        match (was_there, kvm, feature.map(|feature| feature.function)) {
-            (true, KvmKind::Software, Some(1 | 7 | 0xD)) => {
+        let passes = |feature: &Feature| {
+            kvm == KvmKind::Software && matches!(feature.function, 1 | 7 | 0xD) && processor_has(feature)
+        };
+        match was_there {
+            _ if feature.is_some_and(passes) => {
                 Grant::no(&shown, "software-virtualised KVM shows the host's leaves 1, 7 and 0xD whatever is set", None)
             }
-            (true, ..) => Grant::yes(&shown, "taken out of CPUID"),
-            (false, ..) => Grant::yes(&shown, "this host does not have it"),
+            true => Grant::yes(&shown, "taken out of CPUID"),
+            false => Grant::yes(&shown, "this host does not have it"),
         }
     };
     mask.iter().map(grant).collect()
@@ -150,9 +158,12 @@ mod tests {
     fn every_masked_feature_is_accounted_for() {
         let mut cpuid = vec![CpuidEntry { function: 7, ebx: 1 << 5, ..pv::tests::empty(7) }];
         let mask = "avx2,rdrand".parse().expect("known");
-        let grants = leave_out(&mask, &mut cpuid.clone(), KvmKind::Software);
-        assert_eq!(grants.iter().map(|grant| grant.granted).collect::<Vec<_>>(), [false, true]);
-        let grants = leave_out(&mask, &mut cpuid, KvmKind::Svm);
-        assert!(grants.iter().all(|grant| grant.granted) && cpuid[0].ebx == 0);
+        let both = |grants: Vec<Grant>| grants.iter().map(|grant| grant.granted).collect::<Vec<_>>();
+        // KVM hides rdrand of a processor that has it, and the guest sees it all the same.
+        assert_eq!(both(leave_out(&mask, &mut cpuid.clone(), KvmKind::Software, |_| true)), [false, false]);
+        let only_avx2: fn(&Feature) -> bool = |feature| feature.name == "avx2";
+        assert_eq!(both(leave_out(&mask, &mut cpuid.clone(), KvmKind::Software, only_avx2)), [false, true]);
+        assert_eq!(both(leave_out(&mask, &mut cpuid, KvmKind::Svm, |_| true)), [true, true]);
+        assert_eq!(cpuid[0].ebx, 0);
     }
 }
