@@ -26,6 +26,17 @@ pub fn kvm_kind() -> KvmKind {
     }
 }
 
+/// The parameter of KVM's vendor module that is 0 where no PAUSE of a guest leaves it; none on software-virtualised KVM,
+/// which intercepts no PAUSE at all (arch/x86/kvm/vmx/vmx.c, `ple_gap`; arch/x86/kvm/svm/svm.c, `pause_filter_count`).
+#[must_use]
+pub const fn pause_exit_parameter(kind: KvmKind) -> Option<&'static str> {
+    match kind {
+        KvmKind::Vmx => Some("/sys/module/kvm_intel/parameters/ple_gap"),
+        KvmKind::Svm => Some("/sys/module/kvm_amd/parameters/pause_filter_count"),
+        KvmKind::Software => None,
+    }
+}
+
 /// Release of the host kernel, as `uname -r` prints it; "unknown" where `/proc` is not mounted.
 #[must_use]
 pub fn kernel_release() -> String {

@@ -166,15 +166,13 @@ fn disable_exits(bits: u32) -> Finding {
 /// Whether PAUSE in a loop leaves the guest, from the parameters of KVM's vendor module.
 fn pause_loop_exits(kind: KvmKind, read: ReadText<'_>) -> Finding {
     const KEY: &str = "kvm.pause_loop_exits";
-    let (switch, with) = match kind {
-        KvmKind::Vmx => ("/sys/module/kvm_intel/parameters/ple_gap", "/sys/module/kvm_intel/parameters/ple_window"),
-        KvmKind::Svm => {
-            ("/sys/module/kvm_amd/parameters/pause_filter_count", "/sys/module/kvm_amd/parameters/pause_filter_thresh")
-        }
-        KvmKind::Software => {
-            let remedy = "let the guest report its pause loops, or sample them";
-            return Finding::no(KEY, "software-virtualised KVM does not intercept PAUSE", remedy);
-        }
+    let Some(switch) = facts::pause_exit_parameter(kind) else {
+        let remedy = "let the guest report its pause loops, or sample them";
+        return Finding::no(KEY, "software-virtualised KVM does not intercept PAUSE", remedy);
+    };
+    let with = match kind {
+        KvmKind::Vmx => "/sys/module/kvm_intel/parameters/ple_window",
+        KvmKind::Svm | KvmKind::Software => "/sys/module/kvm_amd/parameters/pause_filter_thresh",
     };
     let name = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
     match (read(switch), read(with)) {

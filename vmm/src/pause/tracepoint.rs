@@ -106,6 +106,7 @@ impl PauseSource for PauseExits {
 
     fn available(&self, plan: &PausePlan) -> Result<String, Unavailable> {
         let tracepoint = Tracepoint::find(facts::kvm_kind())?;
+        intercepted(facts::kvm_kind(), &sysfs::read_small)?;
         if self.switched_off {
             return Err(Unavailable {
                 why: "PAUSE exits were switched off for this machine when it was made".to_owned(),
@@ -136,6 +137,25 @@ impl PauseSource for PauseExits {
 }
 
 const MORE_FILES: &str = "raise the limit on open files (ulimit -n, fs.file-max)";
+
+/// Looks that this KVM has PAUSE intercepted at all: an event that never comes would be a burden on every switch of a
+/// vCPU's thread. A parameter that cannot be read says nothing.
+///
+/// # Errors
+/// It is switched off, or the processor cannot.
+fn intercepted(kind: KvmKind, read: &dyn Fn(&str) -> io::Result<String>) -> Result<(), Unavailable> {
+    let Some(path) = facts::pause_exit_parameter(kind) else { return Ok(()) };
+    if read(path).is_ok_and(|value| value.trim() == "0") {
+        return Err(Unavailable {
+            why: format!("this KVM makes no PAUSE exits: {path} is 0"),
+            remedy: Some(
+                "reload KVM's module with its default parameters; if it stays 0 the CPU has no pause-loop exits, and \
+                 --pause-source sampler sees without them",
+            ),
+        });
+    }
+    Ok(())
+}
 
 /// Why a perf event does not open, in terms of what to do. `paranoid` is `kernel.perf_event_paranoid`.
 fn refused(error: &io::Error, paranoid: Option<String>) -> Unavailable {
@@ -318,6 +338,15 @@ mod tests {
     fn a_host_without_pause_exits_says_so() {
         let missing = Tracepoint::find(KvmKind::Software).unwrap_err();
         assert!(missing.why.contains("no PAUSE exits") && missing.remedy.is_none(), "{missing:?}");
+    }
+
+    #[test]
+    fn a_kvm_that_intercepts_no_pause_is_no_source() {
+        let says = |value: &'static str| intercepted(KvmKind::Svm, &move |_| Ok(value.to_owned()));
+        let missing = says("0\n").unwrap_err();
+        assert!(missing.why.contains("kvm_amd/parameters/pause_filter_count is 0"), "{missing:?}");
+        assert!(says("3000\n").is_ok());
+        assert!(intercepted(KvmKind::Vmx, &|_| Err(io::ErrorKind::NotFound.into())).is_ok());
     }
 
     #[test]
