@@ -5,7 +5,7 @@
 # NAME.kvm, the counters of KVM for this VM by their names in debugfs; NAME.ms, from the start of the command to the line;
 # NAME.threads, proc_pid_stat(5) of each thread of the monitor; NAME.console. Kernel counters, so exact; the monitor is stopped at the line and then killed.
 TRACING=/sys/kernel/tracing/events/kvm
-COUNTED="kvm_exit:exit_reason kvm_pio:port,rw kvm_mmio:gpa,type kvm_msr:ecx,write kvm_cr:cr,rw,val"
+COUNTED="kvm_exit:exit_reason kvm_pio:port,rw kvm_mmio:gpa,type kvm_msr:ecx,write"
 
 count() {
     name=$1
