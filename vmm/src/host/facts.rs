@@ -3,6 +3,7 @@
 
 use std::arch::x86_64::__cpuid;
 use std::fs;
+use std::sync::OnceLock;
 use std::thread;
 
 use topology::cpu_set::CpuSet;
@@ -10,9 +11,14 @@ use topology::id::HostCpu;
 
 use crate::report::KvmKind;
 
-/// What virtualises guests here, by what the processor offers.
+/// What virtualises guests here, by what the processor offers. Asked once: CPUID is slow where a hypervisor answers it.
 #[must_use]
 pub fn kvm_kind() -> KvmKind {
+    static KIND: OnceLock<KvmKind> = OnceLock::new();
+    *KIND.get_or_init(of_processor)
+}
+
+fn of_processor() -> KvmKind {
     /// CPUID.01H:ECX[5]: VMX.
     const VMX: u32 = 1 << 5;
     /// CPUID.80000001H:ECX[2]: SVM.

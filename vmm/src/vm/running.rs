@@ -13,6 +13,7 @@ use super::end::Outcome;
 use super::event_loop::{self, EventLoopError};
 use super::parts::Parts;
 use crate::control::carry_out::Desk;
+use crate::host::allocator;
 use crate::host::signals::{EndingSignals, SignalRequest};
 use crate::placement::control::{HandleError, PlacementHandle};
 use crate::placement::pairs::PauseHandling;
@@ -72,6 +73,8 @@ impl Assembled {
         self.placement.keep_off(&self.handles);
         self.placement.heed(Arc::clone(self.pause.driver()) as Arc<dyn PauseHandling>);
         self.placement.go_on(&self.handles);
+        // What only the start needed, such as the description of the command line.
+        allocator::give_back();
         Running { machine: self }
     }
 
