@@ -28,8 +28,10 @@ use crate::sample::CellRecord;
 
 /// Version of the files of a run directory.
 const SCHEMA: u32 = 1;
-const PLAN: &str = "plan.toml";
-const INFO: &str = "run.json";
+/// Name of the plan's file.
+pub const PLAN: &str = "plan.toml";
+/// Name of the file of [`RunInfo`].
+pub const INFO: &str = "run.json";
 const LOOK: &str = "look.json";
 const CELLS: &str = "cells";
 const MACHINES: &str = "machines";
@@ -162,27 +164,31 @@ impl RunDirectory {
     /// # Errors
     /// [`DirectoryError::Taken`], [`DirectoryError::Write`].
     pub fn create(path: &Path, plan_text: &str, info: &RunInfo) -> Result<Self, DirectoryError> {
-        let written = |path: &Path| {
-            let path = path.to_owned();
-            move |source| DirectoryError::Write { path, source }
-        };
-        match fs::read_dir(path) {
-            Ok(mut entries) => {
-                if entries.next().is_some() {
-                    return Err(DirectoryError::Taken(path.to_owned()));
-                }
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(written(path)(error)),
-        }
+        Self::claim(path)?;
         for name in [CELLS, MACHINES] {
             let below = path.join(name);
-            fs::create_dir_all(&below).map_err(written(&below))?;
+            fs::create_dir_all(&below).map_err(|source| DirectoryError::Write { path: below, source })?;
         }
         let directory = Self { path: path.to_owned() };
         directory.write(PLAN, plan_text.as_bytes())?;
         directory.write(INFO, &json(info))?;
         Ok(directory)
+    }
+
+    /// Makes an empty directory for a run, or takes one that is empty.
+    ///
+    /// # Errors
+    /// [`DirectoryError::Taken`], [`DirectoryError::Write`].
+    pub fn claim(path: &Path) -> Result<(), DirectoryError> {
+        let written = |source| DirectoryError::Write { path: path.to_owned(), source };
+        match fs::read_dir(path) {
+            Ok(mut entries) => match entries.next() {
+                Some(_) => Err(DirectoryError::Taken(path.to_owned())),
+                None => Ok(()),
+            },
+            Err(error) if error.kind() == io::ErrorKind::NotFound => fs::create_dir_all(path).map_err(written),
+            Err(error) => Err(written(error)),
+        }
     }
 
     /// Opens one that is there.
@@ -348,6 +354,16 @@ fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     fs::set_permissions(file.path(), std::os::unix::fs::PermissionsExt::from_mode(0o644))?;
     file.persist(path).map_err(|error| error.error)?;
     Ok(())
+}
+
+/// Writes a file of a run below `directory` in one step, with the directories above it.
+///
+/// # Errors
+/// [`DirectoryError::Write`]; the file is then as it was before.
+pub fn put(directory: &Path, name: &str, bytes: &[u8]) -> Result<(), DirectoryError> {
+    let path = directory.join(name);
+    let written = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| write_whole(&path, bytes));
+    written.map_err(|source| DirectoryError::Write { path, source })
 }
 
 /// JSON with a newline at its end.

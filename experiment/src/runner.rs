@@ -59,9 +59,11 @@ pub struct RunEnd {
     pub cells: usize,
     /// Whether the user wanted an end before the last cell.
     pub interrupted: bool,
+    /// Whether as many cells were run as were asked for, and there are more.
+    pub stopped: bool,
 }
 
-/// Runs the cells of a plan that are not done yet. `tell` is called after each.
+/// Runs the cells of a plan that are not done yet, but no more than `at_most`. `tell` is called after each.
 ///
 /// # Errors
 /// [`DirectoryError`]: what was measured cannot be kept, so no more is measured.
@@ -69,6 +71,7 @@ pub fn run(
     directory: &RunDirectory,
     plan: &Plan,
     bench: &mut impl Bench,
+    at_most: Option<usize>,
     mut tell: impl FnMut(&Progress<'_>),
 ) -> Result<RunEnd, DirectoryError> {
     let before = directory.cells()?;
@@ -79,9 +82,14 @@ pub fn run(
         failed: before.iter().filter(|record| record.outcome.samples().is_none()).count(),
         cells: cells.len(),
         interrupted: false,
+        stopped: false,
     };
     let begun = Instant::now();
     for (ran, cell) in cells.iter().filter(|cell| !known.contains(&cell.number)).enumerate() {
+        if at_most.is_some_and(|most| ran >= most) {
+            end.stopped = true;
+            return Ok(end);
+        }
         let Some(record) = once(plan, bench, cell) else {
             end.interrupted = true;
             return Ok(end);

@@ -75,10 +75,32 @@ pub struct GuestSample {
     /// Jain's index over its vCPUs' operations.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub jain: Option<f64>,
+    /// What a Linux guest itself saw of its CPUs' time and of waits.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub seen_inside: Option<SeenInside>,
     /// How much later than the first guest it told its result, in microseconds: how far the windows differ.
     pub ended_late_us: u64,
     /// Its vCPUs, in the order of the index.
     pub vcpus: Vec<VcpuSample>,
+}
+
+/// What the kernel of a Linux guest counted over all its CPUs while the tool ran, and what the tool timed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SeenInside {
+    /// In programs, in milliseconds.
+    pub user_ms: u64,
+    /// In the kernel.
+    pub system_ms: u64,
+    /// Idle.
+    pub idle_ms: u64,
+    /// Stolen by the host, as KVM's steal clock tells.
+    pub steal_ms: u64,
+    /// The longest wait that the tool saw, in microseconds.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub longest_us: Option<u64>,
+    /// The 95th percentile, where the tool reports it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub p95_us: Option<u64>,
 }
 
 /// What one vCPU's time and pause loops came to.

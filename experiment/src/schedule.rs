@@ -27,8 +27,10 @@ pub struct Cell {
     pub is_warm_up: bool,
 }
 
-/// What a run takes beside its guests' work before any was measured, in milliseconds: a start and an end.
+/// What a run takes beside its guests' work before any was measured, in milliseconds: a start and an end of the probe guest.
 const OVERHEAD_MS: u64 = 60;
+/// The same for Linux, which boots: on an emulated host, two guests at a time.
+const LINUX_OVERHEAD_MS: u64 = 8000;
 
 /// The cells in their order.
 #[must_use]
@@ -57,7 +59,8 @@ pub fn schedule(plan: &Plan) -> Vec<Cell> {
 /// How long `cells` runs will take, in milliseconds, if each takes `each_ms`, or what is assumed before any was measured.
 #[must_use]
 pub fn expected_ms(plan: &Plan, cells: usize, each_ms: Option<u64>) -> u64 {
-    cells as u64 * each_ms.unwrap_or_else(|| u64::from(plan.window_ms) + OVERHEAD_MS)
+    let overhead_ms = if plan.is_linux() { LINUX_OVERHEAD_MS } else { OVERHEAD_MS };
+    cells as u64 * each_ms.unwrap_or_else(|| u64::from(plan.window_ms) + overhead_ms)
 }
 
 /// How a cell is named: workload, ratio, arm, repetition.

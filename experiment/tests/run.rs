@@ -50,7 +50,7 @@ fn create(path: &Path) -> Result<RunDirectory, DirectoryError> {
 fn run(directory: &RunDirectory, stop: usize) -> (RunEnd, Vec<usize>) {
     let mut bench = MadeUp { ran: Vec::new(), stop };
     let mut told = 0;
-    let end = runner::run(directory, &plan(), &mut bench, |progress| {
+    let end = runner::run(directory, &plan(), &mut bench, None, |progress| {
         told += 1;
         assert!(progress.done <= progress.cells);
     });
@@ -63,11 +63,14 @@ fn an_interrupted_run_goes_on_where_it_was_and_a_failed_cell_fails_alone() {
     let at = tempfile::tempdir().unwrap();
     let directory = create(&at.path().join("run")).unwrap();
     let (end, ran) = run(&directory, 2);
-    assert_eq!((end, ran), (RunEnd { done: 2, failed: 0, cells: 8, interrupted: true }, vec![0, 1]));
+    assert_eq!((end, ran), (RunEnd { done: 2, failed: 0, cells: 8, interrupted: true, stopped: false }, vec![0, 1]));
     let (opened, plan, info) = RunDirectory::open(directory.path()).unwrap();
     assert_eq!((plan.name.as_str(), info.schema), ("made-up", 1));
     let (end, ran) = run(&opened, 100);
-    assert_eq!((end, ran), (RunEnd { done: 8, failed: 1, cells: 8, interrupted: false }, vec![2, 4, 5, 6, 7]));
+    assert_eq!(
+        (end, ran),
+        (RunEnd { done: 8, failed: 1, cells: 8, interrupted: false, stopped: false }, vec![2, 4, 5, 6, 7])
+    );
     let records = opened.cells().unwrap();
     let expected: Vec<Cell> = schedule(&plan);
     assert_eq!(records.iter().map(|record| record.cell).collect::<Vec<_>>(), expected);
@@ -112,7 +115,7 @@ fn what_cannot_be_kept_ends_the_run_with_the_file_named() {
     let directory = create(&at.path().join("run")).unwrap();
     let cells = directory.path().join("cells");
     let mut bench = MadeUp { ran: Vec::new(), stop: 100 };
-    let ended = runner::run(&directory, &plan(), &mut bench, |progress| {
+    let ended = runner::run(&directory, &plan(), &mut bench, None, |progress| {
         if progress.done == 2 {
             fs::remove_dir_all(&cells).unwrap();
         }

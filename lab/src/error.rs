@@ -57,6 +57,9 @@ pub enum LabError {
         /// End of the console.
         console: String,
     },
+    /// Whoever runs it wanted an end ([`crate::Lab::stop_when`]).
+    #[error("the lab host was ended as asked")]
+    Asked,
     /// The lab host ended normally, but its results are damaged.
     #[error(transparent)]
     Results(#[from] ResultsError),
@@ -85,6 +88,7 @@ impl LabError {
             | Self::Initramfs(_)
             | Self::NotStatic { .. }
             | Self::Deadline { .. }
+            | Self::Asked
             | Self::Results(_)
             | Self::System { .. } => None,
         }

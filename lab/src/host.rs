@@ -75,6 +75,7 @@ pub struct Lab<'a> {
     starts: Option<u32>,
     qemu: Option<PathBuf>,
     sink: Sink<'a>,
+    stop: Box<dyn FnMut() -> bool + 'a>,
 }
 
 impl Default for Lab<'_> {
@@ -101,6 +102,7 @@ impl<'a> Lab<'a> {
             starts: None,
             qemu: None,
             sink: Box::new(|_, _| ()),
+            stop: Box::new(|| false),
         }
     }
 
@@ -206,6 +208,13 @@ impl<'a> Lab<'a> {
         self
     }
 
+    /// Asked every now and then; when it says yes, the lab host is ended and the run is [`LabError::Asked`].
+    #[must_use]
+    pub fn stop_when(mut self, stop: impl FnMut() -> bool + 'a) -> Self {
+        self.stop = Box::new(stop);
+        self
+    }
+
     /// Runs a shell script on the host. Its standard output comes back as `output`, what it leaves in `/results` as
     /// `files`; `/lab` belongs to the lab, everything else is free.
     pub fn run(mut self, script: &str) -> Result<LabResult, LabError> {
@@ -216,7 +225,7 @@ impl<'a> Lab<'a> {
         loop {
             tally.attempts += 1;
             let left = self.deadline.saturating_sub(started.elapsed());
-            let outcome = prepared.attempt(left, &mut *self.sink)?;
+            let outcome = prepared.attempt(left, &mut *self.sink, &mut *self.stop)?;
             let failure = match judge(&outcome, &prepared.ports) {
                 Judgement::Done(results) => return Ok(prepared.result(results, outcome, &tally)),
                 Judgement::Damaged(error) => return Err(error.into()),
@@ -224,6 +233,7 @@ impl<'a> Lab<'a> {
                     let console = console_tail(&outcome.console);
                     return Err(LabError::Deadline { seconds: self.deadline.as_secs(), console });
                 }
+                Judgement::Asked => return Err(LabError::Asked),
                 Judgement::LabHostFailed(failure) => failure,
             };
             tally.count(&failure);
@@ -309,7 +319,12 @@ impl Prepared {
         qemu::arguments(&self.machine, ports, &self.kernel.vmlinuz, &initramfs)
     }
 
-    fn attempt(&self, deadline: Duration, sink: &mut dyn FnMut(Stream, &[u8])) -> Result<Outcome, LabError> {
+    fn attempt(
+        &self,
+        deadline: Duration,
+        sink: &mut dyn FnMut(Stream, &[u8]),
+        stop: &mut dyn FnMut() -> bool,
+    ) -> Result<Outcome, LabError> {
         let arguments = self.arguments(&Ports::Files(self.ports.clone()));
         let limits = Limits { deadline, boot: BOOT_LIMIT, silence: SILENCE_LIMIT };
         let files = [&self.ports.console, &self.ports.results, &self.ports.heartbeat, &self.ports.output];
@@ -318,7 +333,7 @@ impl Prepared {
             let _ = std::fs::remove_file(file);
         }
         let mut command = self.emulator.command(&arguments);
-        session::run(&mut command, &self.ports, limits, sink)
+        session::run(&mut command, &self.ports, limits, sink, stop)
             .map_err(|source| LabError::System { what: "running the emulator", source })
     }
 

@@ -54,6 +54,8 @@ pub(crate) enum Judgement {
     ScriptFailed,
     /// The lab host is at fault.
     LabHostFailed(Failure),
+    /// Nobody's: an end was asked for.
+    Asked,
 }
 
 /// Looks at how an attempt ended and at what its results port holds.
@@ -71,6 +73,7 @@ pub(crate) fn judge(outcome: &Outcome, ports: &PortFiles) -> Judgement {
             let outside = outside.as_secs_f64();
             return hung(format!("its clock is wrong: {inside} s passed inside in {outside:.1} s"));
         }
+        End::Asked => return Judgement::Asked,
         End::Ended(status) => status,
     };
     let stream = std::fs::read(&ports.results).unwrap_or_default();

@@ -33,6 +33,8 @@ pub(crate) enum End {
     Ended(ExitStatus),
     /// The watchdog ended it; never [`Verdict::Alive`].
     Stopped(Verdict),
+    /// Whoever runs it wanted an end.
+    Asked,
 }
 
 /// What is known after an attempt.
@@ -47,12 +49,14 @@ pub(crate) struct Outcome {
     pub(crate) took: Duration,
 }
 
-/// Runs the command to its end or to the end of the watchdog's patience. `sink` gets what arrives, as it arrives.
+/// Runs the command to its end or to the end of the watchdog's patience, or until `stop` says so. `sink` gets what arrives, as
+/// it arrives.
 pub(crate) fn run(
     command: &mut Command,
     ports: &PortFiles,
     limits: Limits,
     sink: &mut dyn FnMut(Stream, &[u8]),
+    stop: &mut dyn FnMut() -> bool,
 ) -> io::Result<Outcome> {
     let mut console = Tail::new(&ports.console);
     let mut output = Tail::new(&ports.output);
@@ -73,6 +77,9 @@ pub(crate) fn run(
         sink(Stream::Output, output.read()?);
         if let Some(status) = ended {
             break End::Ended(status);
+        }
+        if stop() {
+            break End::Asked;
         }
         match watchdog.look(now, heartbeat.lines()) {
             Verdict::Alive => thread::sleep(LOOK_EVERY),
@@ -142,7 +149,9 @@ mod tests {
             }
         };
         let mut command = child::bound_to_us("sh");
-        let outcome = run(command.args(["-c", script]).current_dir(&directory), &ports, limits, &mut sink).unwrap();
+        let outcome =
+            run(command.args(["-c", script]).current_dir(&directory), &ports, limits, &mut sink, &mut || false)
+                .unwrap();
         (outcome, seen)
     }
 
@@ -168,6 +177,21 @@ mod tests {
             fake("for beat in 1 2 3 4 5 6 7 8 9; do echo alive >>heartbeat; sleep 0.1; done; sleep 9", limits);
         assert_eq!(outcome.end, End::Stopped(Verdict::DeadlinePassed));
         assert!(outcome.took < Duration::from_secs(10));
+    }
+
+    #[test]
+    fn whoever_runs_it_can_end_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let ports = PortFiles::in_directory(directory.path());
+        let mut looks = 0;
+        let mut stop = || {
+            looks += 1;
+            looks > 3
+        };
+        let mut command = child::bound_to_us("sh");
+        command.args(["-c", "sleep 60"]).current_dir(&directory);
+        let outcome = run(&mut command, &ports, LIMITS, &mut |_, _| (), &mut stop).unwrap();
+        assert_eq!(outcome.end, End::Asked);
     }
 
     #[test]

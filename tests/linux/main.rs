@@ -8,6 +8,7 @@
 mod by_hand;
 mod complaints;
 mod exits;
+mod experiments;
 mod guests;
 mod hwloc;
 mod kernels;
@@ -36,6 +37,7 @@ fn main() {
         offers::trials(),
         exits::trials(),
         by_hand::trials(),
+        experiments::trials(),
         stopped::trials(),
     ];
     libtest_mimic::run(&arguments, trials.into_iter().flatten().collect()).exit();

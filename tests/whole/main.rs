@@ -15,6 +15,7 @@ mod faults;
 mod full_disk;
 mod images;
 mod job_control;
+mod linux_experiments;
 mod machines;
 mod monitor;
 mod namespaces;
@@ -57,6 +58,7 @@ fn main() {
         faults::trials(),
         pausing::trials(),
         experiment::trials(),
+        linux_experiments::trials(),
     ];
     libtest_mimic::run(&arguments, groups.into_iter().flatten().collect()).exit();
 }

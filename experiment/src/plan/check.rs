@@ -12,12 +12,11 @@ use topology::id::HostCpu;
 
 use super::arm::{self, Arm};
 use super::error::{PlanFault, Problem};
-use super::file::{self, GuestsFile, LookFile, PlanFile};
+use super::file::{self, GuestsFile, LookFile, NumberOrWord, PlanFile};
 use super::guests::{GuestSet, Size};
-use super::{Load, Look, Plan, Ratio, Workload};
+use super::workloads::{System, workloads};
+use super::{Load, Look, Place, Plan, Ratio, Workload};
 
-/// Workloads of the probe guest that count something, and so need no table.
-const KNOWN_WORKLOADS: [&str; 5] = ["ebizzy", "ring", "ticket", "ipi", "spin"];
 /// Most repetitions, warm-ups included.
 const REPETITIONS: RangeInclusive<u32> = 1..=1000;
 /// What the probe guest's clock allows.
@@ -28,17 +27,20 @@ const VCPUS: RangeInclusive<u32> = 1..=4096;
 const GUESTS: RangeInclusive<u32> = 1..=256;
 const NODES: RangeInclusive<u32> = 1..=64;
 const MEMORY_MIB: RangeInclusive<u32> = 16..=1 << 20;
+/// More is not sound (docs/lab.md).
+const LAB_CPUS: RangeInclusive<u32> = 1..=8;
+const LAB_MEMORY_MIB: RangeInclusive<u32> = 512..=1 << 18;
 const LONGEST_NAME: usize = 40;
 
 /// Where in the text faults are.
-struct Places<'a>(&'a str);
+pub(super) struct Places<'a>(&'a str);
 
 impl Places<'_> {
-    fn fault<T>(&self, key: &str, at: &Spanned<T>, problem: Problem) -> PlanFault {
+    pub(super) fn fault<T>(&self, key: &str, at: &Spanned<T>, problem: Problem) -> PlanFault {
         PlanFault { line: file::line_of(self.0, at.span().start), key: key.to_owned(), problem }
     }
 
-    fn line<T>(&self, at: &Spanned<T>) -> usize {
+    pub(super) fn line<T>(&self, at: &Spanned<T>) -> usize {
         file::line_of(self.0, at.span().start)
     }
 
@@ -60,7 +62,7 @@ impl Places<'_> {
         value.map_or(Ok(default), |value| self.within(key, value, range))
     }
 
-    fn name(&self, key: &str, name: &Spanned<String>) -> Result<String, PlanFault> {
+    pub(super) fn name(&self, key: &str, name: &Spanned<String>) -> Result<String, PlanFault> {
         let text = name.get_ref();
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         if text.is_empty() || text.len() > LONGEST_NAME || !text.bytes().all(plain) || text.starts_with('.') {
@@ -70,7 +72,7 @@ impl Places<'_> {
     }
 
     /// Every member of a list that has one, none twice.
-    fn distinct<T: Clone, U: PartialEq>(
+    pub(super) fn distinct<T: Clone, U: PartialEq>(
         &self,
         key: &str,
         list: &Spanned<Vec<Spanned<T>>>,
@@ -97,12 +99,17 @@ fn out_of_range(value: impl Display, least: impl Display, most: impl Display) ->
 
 pub(super) fn check(text: &str, file: PlanFile, allowed: &CpuSet<HostCpu>) -> Result<Plan, PlanFault> {
     let places = Places(text);
-    let cpus = host_cpus(&places, file.guests.get_ref(), allowed)?;
+    let place = place(&places, &file)?;
+    let allowed = match place {
+        Place::Native => allowed.clone(),
+        Place::Lab { cpus, .. } => (0..cpus).map(HostCpu).collect(),
+    };
+    let cpus = host_cpus(&places, file.guests.get_ref(), &allowed)?;
+    let system = System::of(&places, file.guests.get_ref().system.as_ref())?;
     let arms = arms(&places, &file)?;
-    let window_ms = places.within("window_ms", &file.window_ms, &WINDOW_MS)?;
-    // Time for a start and an end on a busy host, beside the work.
-    let default_limit = window_ms.div_ceil(1000) * 2 + 30;
-    let (loads, workloads) = (loads(&places, &file, &cpus)?, workloads(&places, &file)?);
+    let window_ms = window(&places, &file, system)?;
+    let default_limit = window_ms.div_ceil(1000) * 2 + system.grace_s();
+    let (loads, workloads) = (loads(&places, &file, &cpus, system)?, workloads(&places, &file, system)?);
     let look = file.look.as_ref().map(|asked| look(&places, asked, (&workloads, &loads, &arms))).transpose()?;
     let plan = Plan {
         name: places.name("name", &file.name)?,
@@ -116,10 +123,41 @@ pub(super) fn check(text: &str, file: PlanFile, allowed: &CpuSet<HostCpu>) -> Re
         baseline: baseline(&places, &file, &arms)?,
         arms,
         cpus,
+        place,
         seed: file.seed,
         description: file.description,
     };
     Ok(plan)
+}
+
+/// How long guests work. Tools of the Linux guest count whole seconds.
+fn window(places: &Places<'_>, file: &PlanFile, system: System) -> Result<u32, PlanFault> {
+    let window_ms = places.within("window_ms", &file.window_ms, &WINDOW_MS)?;
+    if system == System::Linux && window_ms % 1000 != 0 {
+        return Err(places.fault("window_ms", &file.window_ms, Problem::WholeSeconds { window_ms }));
+    }
+    Ok(window_ms)
+}
+
+fn place(places: &Places<'_>, file: &PlanFile) -> Result<Place, PlanFault> {
+    let on = file.on.as_ref().map_or("native", |on| on.get_ref().as_str());
+    match (on, &file.lab, &file.on) {
+        ("native", None, _) => Ok(Place::Native),
+        ("native", Some(lab), _) => Err(places.fault("lab", lab, Problem::LabUnused)),
+        ("lab", lab, _) => {
+            let lab = lab.as_ref().map(Spanned::get_ref);
+            let (cpus, memory) = (lab.and_then(|lab| lab.cpus.as_ref()), lab.and_then(|lab| lab.memory_mib.as_ref()));
+            let cpus = places.within_or("cpus", cpus, &LAB_CPUS, 1)?;
+            let counted = lab.and_then(|lab| lab.counted_time.as_ref());
+            if let Some(counted) = counted.filter(|counted| *counted.get_ref() && cpus > 1) {
+                return Err(places.fault("counted_time", counted, Problem::CountedTime));
+            }
+            let memory_mib = places.within_or("memory_mib", memory, &LAB_MEMORY_MIB, 3072)?;
+            Ok(Place::Lab { cpus, memory_mib, counted_time: counted.is_some_and(|counted| *counted.get_ref()) })
+        }
+        (other, _, Some(on)) => Err(places.fault("on", on, unknown("place", other, &["native", "lab"]))),
+        (_, _, None) => Ok(Place::Native),
+    }
 }
 
 fn time_limit(places: &Places<'_>, file: &PlanFile, window_ms: u32, default: u32) -> Result<u32, PlanFault> {
@@ -151,17 +189,17 @@ fn host_cpus(
     Ok(asked)
 }
 
-fn loads(places: &Places<'_>, file: &PlanFile, cpus: &CpuSet<HostCpu>) -> Result<Vec<Load>, PlanFault> {
+fn loads(places: &Places<'_>, file: &PlanFile, cpus: &CpuSet<HostCpu>, system: System) -> Result<Vec<Load>, PlanFault> {
     let guests = file.guests.get_ref();
+    let host_cpus = u32::try_from(cpus.len()).unwrap_or(u32::MAX);
     let size = match (&guests.count, &guests.vcpus) {
         (Some(count), None) => Size::Count(places.within("count", count, &GUESTS)?),
-        (None, Some(vcpus)) => Size::Vcpus(places.within("vcpus", vcpus, &VCPUS)?),
+        (None, Some(written)) => Size::Vcpus(vcpus(places, written, host_cpus)?),
         (Some(_), Some(both)) => return Err(places.fault("guests", both, Problem::Size("both"))),
         (None, None) => return Err(places.fault("guests", &file.guests, Problem::Size("neither"))),
     };
     let nodes = places.within_or("nodes", guests.nodes.as_ref(), &NODES, 1)?;
-    let host_cpus = u32::try_from(cpus.len()).unwrap_or(u32::MAX);
-    let memory_mib = places.within_or("memory_mib", guests.memory_mib.as_ref(), &MEMORY_MIB, 64)?;
+    let memory_mib = places.within_or("memory_mib", guests.memory_mib.as_ref(), &MEMORY_MIB, system.memory_mib())?;
     places.distinct("overcommit", &file.overcommit, |written| {
         let (least, most) = Ratio::RANGE;
         let found = *written.get_ref();
@@ -186,24 +224,16 @@ fn loads(places: &Places<'_>, file: &PlanFile, cpus: &CpuSet<HostCpu>) -> Result
     })
 }
 
-fn workloads(places: &Places<'_>, file: &PlanFile) -> Result<Vec<Workload>, PlanFault> {
-    let named = file.workload.iter().map(|one| one.name.get_ref().as_str());
-    let known: Vec<&str> = KNOWN_WORKLOADS.into_iter().chain(named).collect();
-    for workload in &file.workload {
-        places.name("name", &workload.name)?;
+/// vCPUs of a guest: a number, or as many as the host CPUs of the plan.
+fn vcpus(places: &Places<'_>, written: &Spanned<NumberOrWord>, host_cpus: u32) -> Result<u32, PlanFault> {
+    match written.get_ref() {
+        NumberOrWord::Number(number) if VCPUS.contains(number) => Ok(*number),
+        NumberOrWord::Number(number) => {
+            Err(places.fault("vcpus", written, out_of_range(number, VCPUS.start(), VCPUS.end())))
+        }
+        NumberOrWord::Word(word) if word == "host" => Ok(host_cpus),
+        NumberOrWord::Word(word) => Err(places.fault("vcpus", written, unknown("size of guests", word, &["host"]))),
     }
-    let mut lines = file.workloads.get_ref().iter().map(|name| places.line(name)).collect::<Vec<_>>().into_iter();
-    let probes = places.distinct("workloads", &file.workloads, |name| {
-        let text = name.get_ref();
-        let own = file.workload.iter().find(|one| one.name.get_ref() == text);
-        let probe = match own {
-            Some(own) => own.probe.get_ref().clone(),
-            None if KNOWN_WORKLOADS.contains(&text.as_str()) => text.clone(),
-            None => return Err(places.fault("workloads", name, unknown("workload", text, &known))),
-        };
-        Ok((text.clone(), (text.clone(), probe)))
-    })?;
-    Ok(probes.into_iter().map(|(name, probe)| Workload { name, probe, line: lines.next().unwrap_or(1) }).collect())
 }
 
 fn arms(places: &Places<'_>, file: &PlanFile) -> Result<Vec<Arm>, PlanFault> {

@@ -116,6 +116,24 @@ pub enum Problem {
         /// The arm.
         arm: String,
     },
+    /// A window that the tools of the Linux guest cannot have.
+    #[error("{window_ms} ms is not whole seconds, which the tools of a Linux guest count: choose a multiple of 1000")]
+    WholeSeconds {
+        /// The window.
+        window_ms: u32,
+    },
+    /// A workload's table without words for the system of the plan's guests.
+    #[error("the guests of this plan (system in [guests]) want the workload's words under `{key}`, and no others")]
+    OtherSystem {
+        /// The key that is wanted.
+        key: &'static str,
+    },
+    /// Time by instructions on several CPUs.
+    #[error("time is counted in instructions on one CPU only: write `cpus = 1`, or leave it out")]
+    CountedTime,
+    /// A host that is described and not used.
+    #[error("describes an emulated host, and the plan runs on this one: write `on = \"lab\"`, or leave [lab] out")]
+    LabUnused,
     /// The machine of an arm is refused.
     #[error("{0}")]
     Machine(String),

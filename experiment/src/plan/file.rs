@@ -27,6 +27,8 @@ pub(super) struct PlanFile {
     pub(super) arms: Spanned<Vec<Spanned<String>>>,
     pub(super) baseline: Option<Spanned<String>>,
     pub(super) guests: Spanned<GuestsFile>,
+    pub(super) on: Option<Spanned<String>>,
+    pub(super) lab: Option<Spanned<LabFile>>,
     #[serde(default)]
     pub(super) workload: Vec<WorkloadFile>,
     #[serde(default)]
@@ -44,9 +46,26 @@ pub(super) struct LookFile {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+pub(super) struct LabFile {
+    pub(super) counted_time: Option<Spanned<bool>>,
+    pub(super) cpus: Option<Spanned<u32>>,
+    pub(super) memory_mib: Option<Spanned<u32>>,
+}
+
+/// A number, or a word that stands for one.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "give a whole number, or \"host\"")]
+pub(super) enum NumberOrWord {
+    Number(u32),
+    Word(String),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct GuestsFile {
+    pub(super) system: Option<Spanned<String>>,
     pub(super) count: Option<Spanned<u32>>,
-    pub(super) vcpus: Option<Spanned<u32>>,
+    pub(super) vcpus: Option<Spanned<NumberOrWord>>,
     pub(super) nodes: Option<Spanned<u32>>,
     pub(super) memory_mib: Option<Spanned<u32>>,
     pub(super) cpus: Option<Spanned<String>>,
@@ -56,7 +75,8 @@ pub(super) struct GuestsFile {
 #[serde(deny_unknown_fields)]
 pub(super) struct WorkloadFile {
     pub(super) name: Spanned<String>,
-    pub(super) probe: Spanned<String>,
+    pub(super) probe: Option<Spanned<String>>,
+    pub(super) linux: Option<Spanned<String>>,
 }
 
 /// The keys of [`ArmSettings`] are repeated, for a flattened struct cannot tell unknown keys.

@@ -9,7 +9,9 @@ mod check;
 mod error;
 mod file;
 mod guests;
+mod place;
 mod ratio;
+mod workloads;
 
 use std::fs::File;
 use std::io::Read;
@@ -21,6 +23,7 @@ use topology::id::HostCpu;
 pub use arm::{Arm, ArmSettings};
 pub use error::{PlanError, PlanFault, Problem};
 pub use guests::{GuestSet, MONITOR_MIB};
+pub use place::Place;
 pub use ratio::Ratio;
 
 /// What the guests do.
@@ -28,10 +31,19 @@ pub use ratio::Ratio;
 pub struct Workload {
     /// Its name in tables.
     pub name: String,
-    /// The probe guest's words for it, without its duration.
-    pub probe: String,
+    /// What its guests run, without its duration.
+    pub program: Program,
     /// Line of the plan that asks for it, from 1.
     pub line: usize,
+}
+
+/// What a guest runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Program {
+    /// The probe guest with these words.
+    Probe(String),
+    /// Linux with this tool and its settings, as in `dbench clients=16`.
+    Linux(String),
 }
 
 /// A ratio and the guests that make it up.
@@ -81,6 +93,8 @@ pub struct Plan {
     pub baseline: usize,
     /// Host CPUs that all guests share.
     pub cpus: CpuSet<HostCpu>,
+    /// Where the cells run.
+    pub place: Place,
     /// What is looked at closely after the cells, if anything.
     pub look: Option<Look>,
 }
@@ -109,6 +123,12 @@ impl Plan {
     /// The first thing that is wrong.
     pub fn parse(text: &str, allowed: &CpuSet<HostCpu>) -> Result<Self, PlanFault> {
         check::check(text, file::parse(text)?, allowed)
+    }
+
+    /// Whether its guests are Linux.
+    #[must_use]
+    pub fn is_linux(&self) -> bool {
+        self.workloads.iter().any(|workload| matches!(workload.program, Program::Linux(_)))
     }
 
     /// The greatest sum of memory that its guests need at one time, in MiB, and the guests that need it.

@@ -50,7 +50,8 @@ fn a_plan_is_read() {
     assert_eq!((plan.repetitions, plan.warm_up, plan.seed, plan.baseline), (3, 1, 7, 1));
     let guests: Vec<(u32, u32)> = plan.loads.iter().map(|load| (load.guests.count, load.guests.vcpus)).collect();
     assert_eq!(guests, [(1, 2), (1, 3), (1, 8)]);
-    assert_eq!(plan.workloads[1].probe, "ebizzy hold=1000");
+    assert_eq!(plan.workloads[1].program, Program::Probe("ebizzy hold=1000".to_owned()));
+    assert_eq!((plan.place, plan.is_linux()), (Place::Native, false));
     assert_eq!(plan.arms[0].settings.pause.as_deref(), Some("off"));
     assert_eq!(plan.arms[2].settings.placement.as_deref(), Some("spread"));
     assert_eq!((plan.arms[1].line, plan.arms[2].line), (8, 20));
@@ -61,6 +62,68 @@ fn a_plan_is_read() {
 fn the_number_of_guests_can_follow_from_the_ratio() {
     let plan = Plan::parse(&with("[1, 1.5, 4]", "[1, 4]").replace("count = 1", "vcpus = 2"), &two()).unwrap();
     assert_eq!(plan.loads[1].guests, GuestSet { count: 4, vcpus: 2, nodes: 1, memory_mib: 64 });
+}
+
+#[test]
+fn guests_can_be_as_large_as_the_host() {
+    let plan = Plan::parse(&with("[1, 1.5, 4]", "[1, 3]").replace("count = 1", "vcpus = \"host\""), &two()).unwrap();
+    let guests: Vec<(u32, u32)> = plan.loads.iter().map(|load| (load.guests.count, load.guests.vcpus)).collect();
+    assert_eq!(guests, [(1, 2), (3, 2)]);
+}
+
+/// A plan of Linux guests on an emulated host.
+const LINUX: &str = r#"name = "linux"
+repetitions = 1
+window_ms = 2000
+overcommit = [1, 2]
+workloads = ["dbench", "map"]
+arms = ["off"]
+on = "lab"
+
+[lab]
+cpus = 1
+
+[guests]
+system = "linux"
+count = 1
+
+[[workload]]
+name = "map"
+linux = "ebizzy mmap=always"
+"#;
+
+#[test]
+fn a_plan_of_linux_guests_in_the_lab_is_for_the_cpus_of_the_lab() {
+    let plan = Plan::parse(LINUX, &two()).unwrap();
+    assert_eq!((plan.place, plan.is_linux()), (Place::Lab { cpus: 1, memory_mib: 3072, counted_time: false }, true));
+    let programs: Vec<&Program> = plan.workloads.iter().map(|workload| &workload.program).collect();
+    assert_eq!(programs, [&Program::Linux("dbench".to_owned()), &Program::Linux("ebizzy mmap=always".to_owned())]);
+    assert_eq!((plan.cpus.to_string(), plan.time_limit_s), ("0".to_owned(), 184));
+    assert_eq!(plan.loads[1].guests, GuestSet { count: 1, vcpus: 2, nodes: 1, memory_mib: 256 });
+}
+
+#[test]
+fn what_does_not_fit_a_linux_guest_or_a_lab_is_named_with_line_and_key() {
+    for (line, other, at, key, part) in [
+        ("2000", "2500", 3, "window_ms", "2500 ms is not whole seconds"),
+        ("\"dbench\"", "\"ring\"", 5, "workloads", "there is no workload `ring`; known are ebizzy, dbench"),
+        ("\"lab\"", "\"lba\"", 7, "on", "there is no place `lba`, did you mean `lab`?"),
+        ("\"lab\"", "\"native\"", 9, "lab", "describes an emulated host"),
+        ("cpus = 1", "cpus = 9", 10, "cpus", "9 is outside 1 to 8"),
+        ("cpus = 1", "cpu = 1", 10, "cpu", "did you mean `cpus`?"),
+        ("cpus = 1", "cpus = 2\ncounted_time = true", 11, "counted_time", "one CPU"),
+        ("\"linux\"\ncount", "\"linxu\"\ncount", 13, "system", "there is no system `linxu`, did you mean `linux`?"),
+        ("count = 1", "vcpus = \"hots\"", 14, "vcpus", "there is no size of guests `hots`, did you mean `host`?"),
+        ("count = 1", "vcpus = 0", 14, "vcpus", "0 is outside 1 to 4096"),
+        ("count = 1", "vcpus = 1.5", 14, "vcpus", "give a whole number, or \"host\""),
+        ("linux = \"ebizzy", "probe = \"ebizzy", 18, "linux", "under `linux`, and no others"),
+        ("linux = \"ebizzy mmap=always\"", "", 17, "linux", "under `linux`, and no others"),
+    ] {
+        assert!(LINUX.contains(line), "{line}");
+        let fault = fault(&LINUX.replacen(line, other, 1));
+        assert_eq!((fault.line, fault.key.as_str()), (at, key), "{other}: {fault}");
+        assert!(fault.to_string().contains(part), "{other}: {fault}");
+    }
 }
 
 #[test]

@@ -3,7 +3,9 @@
 
 use std::path::PathBuf;
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
+use topology::cpu_set::CpuSet;
+use topology::id::HostCpu;
 
 /// What `vmm experiment` is asked.
 #[derive(Subcommand, Clone, Debug, PartialEq, Eq)]
@@ -18,11 +20,20 @@ pub enum ExperimentArgs {
         /// Print the schedule and the expected time, and run nothing
         #[arg(long)]
         dry_run: bool,
+        /// Take these for the host's CPUs: a plan whose guests follow the host follows them
+        #[arg(long, value_name = "LIST")]
+        cpus: Option<CpuSet<HostCpu>>,
+        /// How cells are run.
+        #[command(flatten)]
+        how: HowArgs,
     },
     /// Go on with a run that was interrupted
     Resume {
         /// Its directory
         run: PathBuf,
+        /// How cells are run.
+        #[command(flatten)]
+        how: HowArgs,
     },
     /// Show what a run brought, and write report.html, report.md, report.json, report.csv and samples.csv into its directory
     Report {
@@ -36,4 +47,32 @@ pub enum ExperimentArgs {
         /// Directory of the other
         other: PathBuf,
     },
+    /// Make the files that Linux guests boot from, out of Debian's packages, and say how large they are
+    Image {
+        /// Where they are written
+        directory: PathBuf,
+        /// For this tool alone; repeatable [default: all]
+        #[arg(long, value_name = "TOOL", value_parser = tool_name)]
+        tool: Vec<String>,
+    },
+}
+
+/// How the cells of a run are run.
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+pub struct HowArgs {
+    /// Files that Linux guests boot from, made before by `vmm experiment image` [default: made now, in the run's directory]
+    #[arg(long, value_name = "DIR")]
+    pub image: Option<PathBuf>,
+    /// Run the cells on this host, even if the plan is for an emulated one
+    #[arg(long)]
+    pub here: bool,
+    /// Run so many cells now; `resume` goes on
+    #[arg(long, value_name = "N")]
+    pub at_most: Option<usize>,
+}
+
+fn tool_name(text: &str) -> Result<String, String> {
+    let tool = guest::job::Tool::ALL.into_iter().find(|tool| tool.name() == text);
+    let known = || guest::job::Tool::ALL.map(guest::job::Tool::name).join(", ");
+    tool.map(|tool| tool.name().to_owned()).ok_or_else(|| format!("there is no such tool; known are {}", known()))
 }

@@ -40,7 +40,7 @@ pub use api::ApiPlan;
 pub use cpus::CpusConfig;
 pub use distance::DistanceConfig;
 pub use error::ConfigError;
-pub use experiment::ExperimentArgs;
+pub use experiment::{ExperimentArgs, HowArgs};
 pub use file::{FileError, FileFormat, ParseError, PrintError, parse, print, read};
 pub use huge_pages::HugePages;
 pub use known_keys::{UnknownKey, known_keys};

@@ -9,6 +9,8 @@ use std::process::Command;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
+use guest::line::Line;
+
 use ::experiment::directory::RunDirectory;
 use ::experiment::look::LookRecord;
 use ::experiment::plan::{Look, Plan};
@@ -23,7 +25,7 @@ use crate::host::signals::EndingSignals;
 /// How often signals and ends are looked for while nothing is told.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// Runs cells with the probe guest, natively.
+/// Runs cells on this host.
 pub(super) struct NativeBench<'a> {
     /// This program.
     pub(super) program: PathBuf,
@@ -62,6 +64,7 @@ impl NativeBench<'_> {
         let limit = Duration::from_secs(plan.time_limit_s.into());
         let mut guests = self.start(plan, which, Instant::now() + limit, log)?;
         guests.each(self, Told::Ready, "come up")?;
+        guests.have_cpus(plan.loads[which.1].guests.vcpus)?;
         guests.begin()?;
         guests.each(self, Told::Result, "bring its result")?;
         guests.each(self, Told::Closed, "end")?;
@@ -92,7 +95,8 @@ impl NativeBench<'_> {
         let config = self.directory.machine(&machine::name(plan, which));
         let (sender, messages) = mpsc::channel();
         let count = plan.loads[which.1].guests.count as usize;
-        let mut guests = Guests { all: Vec::new(), messages, told: vec![Vec::new(); count], deadline };
+        let (told, agents) = (vec![Vec::new(); count], vec![None; count]);
+        let mut guests = Guests { all: Vec::new(), messages, told, agents, deadline };
         for number in 0..count {
             let report = self.directory.path().join(format!(".guest-{number}.json"));
             let mut command = Command::new(&self.program);
@@ -123,6 +127,8 @@ struct Guests {
     messages: Receiver<Message>,
     /// What each told, and when.
     told: Vec<Vec<(Told, Instant)>>,
+    /// What the agent of each said last, if it has one.
+    agents: Vec<Option<Line>>,
     deadline: Instant,
 }
 
@@ -142,12 +148,31 @@ impl Guests {
             if let Some(guest) = ended {
                 return Err(self.how_it_ended(guest, &format!("ended and did not {what}")));
             }
+            if let Some(guest) = (0..self.all.len()).find(|guest| self.when(*guest, Told::Failure).is_some()) {
+                return Err(self.how_it_ended(guest, &format!("failed and did not {what}")));
+            }
             if Instant::now() > self.deadline {
                 return Err(failed(missing, format!("did not {what} within the time limit, and was ended")));
             }
             match self.messages.recv_timeout(LOOK_EVERY) {
-                Ok(message) => self.told[message.guest].push((message.told, message.at)),
+                Ok(Message { guest, told, at, agent }) => {
+                    self.told[guest].push((told, at));
+                    self.agents[guest] = agent.or(self.agents[guest].take());
+                }
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// A Linux guest says how many CPUs it has: fewer than it was given are another experiment.
+    fn have_cpus(&self, vcpus: u32) -> Result<(), CellEnd> {
+        for (number, agent) in self.agents.iter().enumerate() {
+            match agent {
+                Some(Line::Waiting(cpus)) if *cpus != vcpus => {
+                    return Err(failed(number, format!("came up with {cpus} of its {vcpus} CPUs")));
+                }
+                _ => {}
             }
         }
         Ok(())
@@ -174,7 +199,11 @@ impl Guests {
             let late = self.when(number, Told::Result).zip(first).map(|(at, first)| at.duration_since(first));
             let late_us = late.map_or(0, |late| u64::try_from(late.as_micros()).unwrap_or(u64::MAX));
             let no_result = || failed(number, "its report has no result of a workload".to_owned());
-            samples.push(sample::of(&report, late_us).ok_or_else(no_result)?);
+            let sample = match &self.agents[number] {
+                Some(Line::Result(score, cpu)) => Some(sample::of_linux(&report, score, cpu, late_us)),
+                _ => sample::of(&report, late_us),
+            };
+            samples.push(sample.ok_or_else(no_result)?);
         }
         Ok(samples)
     }
@@ -196,7 +225,11 @@ impl Guests {
     /// A guest whose output is closed, with what its monitor said.
     fn how_it_ended(&mut self, number: usize, what: &str) -> CellEnd {
         let said = self.all[number].last_words();
-        failed(number, format!("{what}; its monitor said: {said}"))
+        let agent = match &self.agents[number] {
+            Some(Line::Failed(why)) => format!("; the guest said: {why}"),
+            _ => String::new(),
+        };
+        failed(number, format!("{what}{agent}; its monitor said: {said}"))
     }
 }
 

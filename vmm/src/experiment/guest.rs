@@ -12,6 +12,7 @@ use std::sync::mpsc::Sender;
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
+use guest::line::{LONGEST, Line};
 use probe::record::Record;
 use probe::report::{LINE_MAX, parse_line};
 
@@ -28,16 +29,20 @@ pub(super) enum Told {
     Ready,
     /// Its workload's result.
     Result,
+    /// Why there will be none.
+    Failure,
     /// Its output is closed: it is at its end.
     Closed,
 }
 
 /// What it told, when, and by which guest.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Message {
     pub(super) guest: usize,
     pub(super) told: Told,
     pub(super) at: Instant,
+    /// What the agent of a Linux guest said, if it is that.
+    pub(super) agent: Option<Line>,
 }
 
 /// A guest that runs.
@@ -108,28 +113,52 @@ impl Drop for Guest {
     }
 }
 
-/// Reads lines, each at most as long as the probe guest's, to the end.
+/// Longest line of any guest that is looked at.
+const LONGEST_LINE: usize = if LINE_MAX > LONGEST { LINE_MAX } else { LONGEST };
+/// What a Linux kernel says when it can do no more.
+const PANIC: &str = "Kernel panic";
+
+/// Reads lines, each at most as long as a guest's, to the end.
 fn listen(stdout: impl Read, guest: usize, messages: &Sender<Message>) {
     let mut reader = BufReader::new(stdout);
     let mut line = Vec::new();
     // Whoever no longer listens has given the guest up; it is read all the same, so that it does not block on its output.
-    let tell = |told| {
-        let _ = messages.send(Message { guest, told, at: Instant::now() });
+    let tell = |told, agent| {
+        let _ = messages.send(Message { guest, told, at: Instant::now(), agent });
     };
     loop {
         line.clear();
-        match reader.by_ref().take(LINE_MAX as u64 + 2).read_until(b'\n', &mut line) {
+        match reader.by_ref().take(LONGEST_LINE as u64 + 2).read_until(b'\n', &mut line) {
             Ok(0) | Err(_) => break,
             Ok(_) => {}
         }
-        let told = match parse_line(line.trim_ascii_end()) {
-            Some(Ok(Record::Waiting(_))) => Told::Ready,
-            Some(Ok(Record::Outcome(_))) => Told::Result,
-            _ => continue,
-        };
-        tell(told);
+        if let Some((told, agent)) = heard(line.trim_ascii_end()) {
+            tell(told, agent);
+        }
     }
-    tell(Told::Closed);
+    tell(Told::Closed, None);
+}
+
+/// What a line tells, if it tells anything.
+fn heard(line: &[u8]) -> Option<(Told, Option<Line>)> {
+    if let Some(said) = Line::parse(line) {
+        let told = match said {
+            Line::Waiting(_) => Told::Ready,
+            Line::Result(..) => Told::Result,
+            Line::Failed(_) => Told::Failure,
+        };
+        return Some((told, Some(said)));
+    }
+    match parse_line(line) {
+        Some(Ok(Record::Waiting(_))) => Some((Told::Ready, None)),
+        Some(Ok(Record::Outcome(_))) => Some((Told::Result, None)),
+        Some(_) => None,
+        None => {
+            let text = String::from_utf8_lossy(line);
+            let at = text.find(PANIC)?;
+            Some((Told::Failure, Some(Line::Failed(text[at..].to_owned()))))
+        }
+    }
 }
 
 /// Reads to the end, so that nobody blocks on a full pipe, and keeps the last bytes.
@@ -159,6 +188,18 @@ mod tests {
         drop(sender);
         let told: Vec<Told> = receiver.iter().inspect(|message| assert_eq!(message.guest, 3)).map(|m| m.told).collect();
         assert_eq!(told, [Told::Ready, Told::Ready, Told::Closed]);
+    }
+
+    #[test]
+    fn an_agent_is_heard_and_so_is_a_panic_but_not_a_broken_line() {
+        let waiting = Line::Waiting(2);
+        assert_eq!(heard(waiting.to_string().as_bytes()), Some((Told::Ready, Some(waiting))));
+        let failed = Line::Failed("no tool".to_owned());
+        assert_eq!(heard(failed.to_string().as_bytes()), Some((Told::Failure, Some(failed))));
+        assert_eq!(heard(b"@agent waiting 2 #00000000"), None);
+        let panic = heard(b"[    1.5] Kernel panic - not syncing: no init").expect("a panic");
+        assert_eq!(panic, (Told::Failure, Some(Line::Failed("Kernel panic - not syncing: no init".to_owned()))));
+        assert_eq!(heard(b"hello"), None);
     }
 
     #[test]

@@ -6,6 +6,8 @@
 
 mod cell;
 mod guest;
+mod image;
+mod in_lab;
 mod look;
 mod machine;
 mod run;
@@ -14,6 +16,9 @@ mod sample;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use ::guest::job::Tool;
+
+use self::image::Image;
 use ::experiment::analysis::Analysis;
 use ::experiment::directory::{DirectoryError, RunDirectory};
 use ::experiment::lock::LockError;
@@ -60,6 +65,30 @@ pub enum ExperimentError {
     /// The host CPUs of this process.
     #[error("the host CPUs of this process cannot be read or set: {0}; mind its cpuset and affinity")]
     Affinity(#[source] io::Error),
+    /// Files that Linux guests boot from.
+    #[error(transparent)]
+    Image(#[from] image::ImageError),
+    /// The emulated host.
+    #[error(transparent)]
+    Lab(#[from] lab::LabError),
+    /// The emulated host ended without a cell.
+    #[error("the experiment on the emulated host ended with status {status} and brought no cell; it said: {said}")]
+    NothingFromLab {
+        /// Exit status in there.
+        status: u8,
+        /// What was said last.
+        said: String,
+    },
+    /// CPUs that this process may not use.
+    #[error(
+        "the host CPUs {asked} are not within {allowed}, those that this process may use; mind its cpuset and affinity"
+    )]
+    Cpus {
+        /// What is asked for.
+        asked: String,
+        /// What there is.
+        allowed: String,
+    },
     /// Signals.
     #[error("signals cannot be received: {0}")]
     Signals(#[source] io::Error),
@@ -73,11 +102,14 @@ impl ExperimentError {
     #[must_use]
     pub const fn status(&self) -> ExitStatus {
         match self {
-            Self::Plan(_) | Self::Memory { .. } => ExitStatus::Usage,
+            Self::Plan(_) | Self::Memory { .. } | Self::Cpus { .. } => ExitStatus::Usage,
             Self::Directory(_)
             | Self::Lock(_)
             | Self::Registry(_)
             | Self::Affinity(_)
+            | Self::Image(_)
+            | Self::Lab(_)
+            | Self::NothingFromLab { .. }
             | Self::Signals(_)
             | Self::OwnPath(_) => ExitStatus::MonitorError,
         }
@@ -99,8 +131,16 @@ pub struct Answer {
 /// [`ExperimentError`].
 pub fn execute(args: &ExperimentArgs) -> Result<Answer, ExperimentError> {
     match args {
-        ExperimentArgs::Run { plan, out, dry_run } => run::run(plan, out.as_deref(), *dry_run),
-        ExperimentArgs::Resume { run } => run::resume(run),
+        ExperimentArgs::Run { plan, out, dry_run, cpus, how } => {
+            run::run(plan, out.as_deref(), *dry_run, cpus.as_ref(), how)
+        }
+        ExperimentArgs::Resume { run, how } => run::resume(run, how),
+        ExperimentArgs::Image { directory, tool } => {
+            let wanted = |one: &Tool| tool.is_empty() || tool.iter().any(|name| name == one.name());
+            let image = Image::of(&Tool::ALL.into_iter().filter(wanted).collect::<Vec<_>>())?;
+            image.write(directory)?;
+            Ok(Answer { text: image.table(), status: ExitStatus::PoweredOff })
+        }
         ExperimentArgs::Report { run } => told(run, ExitStatus::PoweredOff),
         ExperimentArgs::Compare { base, other } => {
             let text = report::side_by_side(&analyse(base)?, &analyse(other)?);

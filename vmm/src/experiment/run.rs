@@ -4,11 +4,12 @@
 //! Invariant: everything that can be refused is refused before the directory is made and the first guest starts.
 
 use std::fmt::Write;
+use std::fs;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ::experiment::directory::{Resumed, RunDirectory, RunInfo, unix_s};
+use ::experiment::directory::{INFO, PLAN, Resumed, RunDirectory, RunInfo, put, unix_s};
 use ::experiment::host::HostState;
 use ::experiment::lock::{self, HostLock};
 use ::experiment::memory;
@@ -21,7 +22,10 @@ use topology::cpu_set::CpuSet;
 use topology::id::HostCpu;
 
 use super::cell::NativeBench;
+use super::image::{self, Image, ImageFiles};
+use super::in_lab::{self, Ended, LabRun};
 use super::{Answer, ExperimentError, machine, told};
+use crate::config::HowArgs;
 use crate::host::output::tell;
 use crate::host::registry::Registry;
 use crate::host::signals::EndingSignals;
@@ -29,23 +33,46 @@ use crate::host::{affinity, facts};
 use crate::report::ExitStatus;
 
 /// Runs a plan from its beginning.
-pub(super) fn run(path: &Path, out: Option<&Path>, dry_run: bool) -> Result<Answer, ExperimentError> {
+pub(super) fn run(
+    path: &Path,
+    out: Option<&Path>,
+    dry_run: bool,
+    cpus: Option<&CpuSet<HostCpu>>,
+    how: &HowArgs,
+) -> Result<Answer, ExperimentError> {
     let allowed = affinity::of_this_thread().map_err(ExperimentError::Affinity)?;
+    let allowed = within(cpus.unwrap_or(&allowed), &allowed)?;
     let (plan, text) = Plan::read(path, &allowed)?;
+    let out = out.map_or_else(|| PathBuf::from(format!("{}-{}", plan.name, unix_s())), Path::to_path_buf);
+    let files = image_files(&out, how);
     let refused = |fault| PlanError::Content { path: path.to_owned(), fault: Box::new(fault) };
-    let machines = machine::all(&plan).map_err(refused)?;
-    fits(&plan)?;
+    let machines = machine::all(&plan, &files).map_err(refused)?;
+    let lab = in_lab::host(&plan).filter(|_| !how.here);
+    if lab.is_none() {
+        within(&plan.cpus, &allowed)?;
+        fits(&plan)?;
+    }
     if dry_run {
         return Ok(Answer { text: schedule_text(&plan), status: ExitStatus::PoweredOff });
     }
-    let out = out.map_or_else(|| PathBuf::from(format!("{}-{}", plan.name, unix_s())), Path::to_path_buf);
+    let image = image(&plan, how)?;
     let _only = only_one(&plan, &out)?;
+    if let Some(host) = lab {
+        RunDirectory::claim(&out)?;
+        put(&out, PLAN, text.as_bytes())?;
+        let ended = LabRun { host, plan: &plan, out: &out, image: &image }.run(how.at_most);
+        forget_if_empty(&out);
+        return so_far(&out, ended?);
+    }
     let info = info(&plan, &allowed);
     let directory = RunDirectory::create(&out, &text, &info)?;
     for (name, text) in &machines {
         directory.keep_machine(name, text)?;
     }
-    carry_out(&directory, &plan)
+    if plan.is_linux() && how.image.is_none() {
+        image.write(&files.0)?;
+    }
+    carry_out(&directory, &plan, how.at_most)
 }
 
 /// What is to be known about a run that begins now.
@@ -56,12 +83,17 @@ fn info(plan: &Plan, allowed: &CpuSet<HostCpu>) -> RunInfo {
 }
 
 /// Goes on with a run.
-pub(super) fn resume(path: &Path) -> Result<Answer, ExperimentError> {
+pub(super) fn resume(path: &Path, how: &HowArgs) -> Result<Answer, ExperimentError> {
     let (directory, plan, mut begun) = RunDirectory::open(path)?;
+    let image = image(&plan, how)?;
     let _only = only_one(&plan, path)?;
+    if let Some(host) = in_lab::host(&plan).filter(|_| !how.here) {
+        return so_far(path, LabRun { host, plan: &plan, out: path, image: &image }.run(how.at_most)?);
+    }
+    within(&plan.cpus, &affinity::of_this_thread().map_err(ExperimentError::Affinity)?)?;
     fits(&plan)?;
     let refused = |fault| PlanError::Content { path: path.join("plan.toml"), fault: Box::new(fault) };
-    for (name, text) in &machine::all(&plan).map_err(refused)? {
+    for (name, text) in &machine::all(&plan, &image_files(path, how)).map_err(refused)? {
         directory.keep_machine(name, text)?;
     }
     let now = info(&plan, &begun.allowed);
@@ -72,7 +104,67 @@ pub(super) fn resume(path: &Path) -> Result<Answer, ExperimentError> {
     }
     begun.resumed.push(Resumed { at_unix_s: now.began_unix_s, done: directory.cells()?.len(), changes });
     directory.keep_info(&begun)?;
-    carry_out(&directory, &plan)
+    if plan.is_linux() && how.image.is_none() {
+        image.write(&image_files(path, how).0)?;
+    }
+    carry_out(&directory, &plan, how.at_most)
+}
+
+/// Removes the directory of a run that brought nothing, so that it can be run again under the same name.
+fn forget_if_empty(out: &Path) {
+    if !out.join(INFO).exists() {
+        // What cannot be removed is in the way of the next run, which says so.
+        let _ = fs::remove_file(out.join(PLAN));
+        let _ = fs::remove_dir(out);
+    }
+}
+
+/// What came of a run on an emulated host.
+fn so_far(out: &Path, ended: Ended) -> Result<Answer, ExperimentError> {
+    let Ended { done, cells, interrupted } = ended;
+    let text = match done {
+        0 => "no cell is done and nothing is kept\n".to_owned(),
+        _ => format!("{done} of {cells} cells are done; `vmm experiment resume {}` goes on\n", out.display()),
+    };
+    match (interrupted, done == cells) {
+        (_, true) => told(out, ExitStatus::PoweredOff),
+        (false, false) => Ok(Answer { text, status: ExitStatus::PoweredOff }),
+        (true, false) => {
+            tell(&format!("vmm: interrupted: {text}"));
+            Ok(Answer { text: String::new(), status: ExitStatus::MonitorError })
+        }
+    }
+}
+
+/// CPUs, if this process may use them.
+fn within(asked: &CpuSet<HostCpu>, allowed: &CpuSet<HostCpu>) -> Result<CpuSet<HostCpu>, ExperimentError> {
+    match asked.iter().all(|cpu| allowed.contains(cpu)) {
+        true => Ok(asked.clone()),
+        false => Err(ExperimentError::Cpus { asked: asked.to_string(), allowed: allowed.to_string() }),
+    }
+}
+
+/// Where the guests of a run find what they boot from: by whole paths, for a machine is run by hand from anywhere.
+fn image_files(out: &Path, how: &HowArgs) -> ImageFiles {
+    let directory = how.image.clone().unwrap_or_else(|| out.join("guest"));
+    ImageFiles(std::path::absolute(&directory).unwrap_or(directory))
+}
+
+/// What the guests of a plan boot from; empty for the probe guest, which this program carries.
+fn image(plan: &Plan, how: &HowArgs) -> Result<Image, ExperimentError> {
+    let tools = image::tools(plan);
+    Ok(match &how.image {
+        _ if tools.is_empty() => Image::default(),
+        Some(directory) => {
+            ImageFiles(directory.clone()).check(&tools)?;
+            Image::read(directory, &tools)?
+        }
+        None => {
+            let image = Image::of(&tools)?;
+            tell(&format!("vmm: guests boot {}", image.table()));
+            image
+        }
+    })
 }
 
 fn only_one(plan: &Plan, out: &Path) -> Result<HostLock, ExperimentError> {
@@ -100,7 +192,7 @@ fn fits(plan: &Plan) -> Result<(), ExperimentError> {
     }
 }
 
-fn carry_out(directory: &RunDirectory, plan: &Plan) -> Result<Answer, ExperimentError> {
+fn carry_out(directory: &RunDirectory, plan: &Plan, at_most: Option<usize>) -> Result<Answer, ExperimentError> {
     let _lock = directory.lock()?;
     directory.sweep()?;
     let signals = EndingSignals::block().map_err(ExperimentError::Signals)?;
@@ -109,8 +201,8 @@ fn carry_out(directory: &RunDirectory, plan: &Plan) -> Result<Answer, Experiment
     let program = std::env::current_exe().map_err(ExperimentError::OwnPath)?;
     let mut bench = NativeBench { program, directory, signals, interrupted: false };
     let mut line = Line { is_terminal: io::stderr().is_terminal() };
-    let end = runner::run(directory, plan, &mut bench, |progress| line.draw(progress))?;
-    let RunEnd { done, failed, cells, interrupted } = end;
+    let end = runner::run(directory, plan, &mut bench, at_most, |progress| line.draw(progress))?;
+    let RunEnd { done, failed, cells, interrupted, stopped } = end;
     if failed > 0 {
         tell(&format!("vmm: {failed} of {done} cells brought no number; the report says which and why\n"));
     }
@@ -118,6 +210,11 @@ fn carry_out(directory: &RunDirectory, plan: &Plan) -> Result<Answer, Experiment
         let path = directory.path().display();
         tell(&format!("vmm: interrupted after {done} of {cells} cells; `vmm experiment resume {path}` goes on\n"));
         return told(directory.path(), ExitStatus::MonitorError);
+    }
+    if stopped {
+        let path = directory.path().display();
+        let text = format!("{done} of {cells} cells are done; `vmm experiment resume {path}` goes on\n");
+        return Ok(Answer { text, status: ExitStatus::PoweredOff });
     }
     look(directory, plan, &mut bench)?;
     told(directory.path(), ExitStatus::PoweredOff)
