@@ -23,7 +23,7 @@ fn every_tool() -> Result<Completion, Failed> {
     fs::write(
         &plan,
         format!(
-            "name = \"tools\"\non = \"lab\"\nrepetitions = 1\nwindow_ms = 1000\novercommit = [2]\nworkloads = [{names}]\n\
+            "name = \"tools\"\non = \"lab\"\nrepetitions = 1\nwindow_ms = 2000\novercommit = [2]\nworkloads = [{names}]\n\
              arms = [\"act\"]\n[guests]\nsystem = \"linux\"\ncount = 1\n"
         ),
     )?;

@@ -36,7 +36,11 @@ pub(super) fn carry_out(job: &Job, cpus: u32) -> Result<Score, String> {
     match job.run(cpus) {
         Run::Once(invocation) => {
             let text = output_of(&invocation)?;
-            output::score(job.tool, &text).ok_or_else(|| no_score(&invocation, &text))
+            let score = output::score(job.tool, &text).ok_or_else(|| no_score(&invocation, &text))?;
+            match score.milli_per_s {
+                0 => Err(format!("{} counted nothing in {} s; give it longer", invocation.program, job.seconds())),
+                _ => Ok(score),
+            }
         }
         Run::Again(invocation, operations) => again(&invocation, operations, job.seconds()),
         Run::InParallel(invocation, at_once) => in_parallel(&invocation, at_once, job.seconds()),
