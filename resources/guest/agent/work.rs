@@ -74,9 +74,8 @@ fn in_parallel(invocation: &Invocation, at_once: u32, seconds: u32) -> Result<Sc
     };
     thread::scope(|scope| {
         let threads: Vec<_> = (0..at_once).map(|number| scope.spawn(move || one(number))).collect();
-        let ends = threads.into_iter().map(|thread| thread.join());
-        ends.map(|end| end.unwrap_or_else(|_| Err("a thread of the agent panicked".to_owned())))
-            .collect::<Result<(), _>>()
+        let mut ends = threads.into_iter().map(|thread| thread.join());
+        ends.try_for_each(|end| end.unwrap_or_else(|_| Err("a thread of the agent panicked".to_owned())))
     })?;
     let ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
     Ok(per_second(done.into_inner(), ms))
@@ -129,7 +128,7 @@ mod tests {
     fn rounds_and_processes_are_counted() {
         let rounds = again(&shell("echo Time: 0.500"), 100, 1).unwrap();
         assert_eq!(rounds.milli_per_s, 200_000);
-        assert!(rounds.ms > 0 && rounds.ms % 500 == 0);
+        assert!(rounds.ms > 0 && rounds.ms.is_multiple_of(500));
         let parallel = in_parallel(&shell("exit 0"), 2, 1).unwrap();
         assert!(parallel.milli_per_s > 0 && parallel.ms >= 1000);
         assert!(in_parallel(&shell("exit 1"), 2, 1).is_err());

@@ -78,7 +78,11 @@ fn search(chunks: &[Vec<u64>], seed: u64, always_mmap: bool, stop: &AtomicBool) 
 
 /// Copies a chunk, looks at the copy, and gives it back.
 fn with_copy<R>(chunk: &[u64], always_mmap: bool, look: impl FnOnce(&[u64]) -> R) -> io::Result<R> {
-    if always_mmap { Ok(look(black_box(&Mapping::copy_of(chunk)?))) } else { Ok(look(black_box(&chunk.to_vec()))) }
+    if always_mmap {
+        return Ok(look(black_box(&Mapping::copy_of(chunk)?)));
+    }
+    let copy = chunk.to_vec();
+    Ok(look(black_box(&copy)))
 }
 
 /// A number below `limit`, by xorshift (Marsaglia 2003).

@@ -35,4 +35,5 @@ mod ebizzy;
 #[cfg(test)]
 #[path = "../agent/main.rs"]
 #[allow(missing_docs, unreachable_pub, dead_code, reason = "a program, of which the tests use a part")]
+#[allow(clippy::duplicate_mod, reason = "the program has the modules that it shares with the monitor compiled in")]
 mod agent;
