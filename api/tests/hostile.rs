@@ -136,6 +136,18 @@ fn over_tcp_only_the_token_opens() {
 }
 
 #[test]
+fn a_foreign_page_changes_nothing_over_a_forwarded_socket() {
+    let bench = Bench::running();
+    let press = |origin: &str| {
+        let path = "/api/v1/vm/power-button";
+        bench.client().send("POST", path, &[("origin", origin)], None).unwrap()
+    };
+    let foreign = press("http://evil.example");
+    assert_eq!((foreign.head.status, code(&foreign).as_str()), (400, "foreign_origin"));
+    assert_eq!(press("http://localhost").head.status, 204, "the page of this server");
+}
+
+#[test]
 fn of_two_changes_with_one_generation_one_wins() {
     let bench = Bench::running();
     for _ in 0..20 {

@@ -93,7 +93,7 @@ macro_rules! problems {
 problems! {
     /// What every path but the page's can answer.
     Always {
-        BadRequest = 400 "A parameter or header is not what it takes; or over TCP, a foreign host or page",
+        BadRequest = 400 "A parameter or header is not what it takes; or a foreign host or page",
         Unauthorized = 401 "Over TCP: the token is missing or wrong",
         Unavailable = 503 "Too many connections are open, the change was not made in time, or the host refused it",
     }
@@ -101,7 +101,7 @@ problems! {
 problems! {
     /// What the page's paths can answer.
     Open {
-        BadRequest = 400 "A parameter or header is not what it takes; or over TCP, a foreign host or page",
+        BadRequest = 400 "A parameter or header is not what it takes; or a foreign host or page",
         Unavailable = 503 "Too many connections are open",
     }
 }

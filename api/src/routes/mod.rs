@@ -24,12 +24,13 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, patch, post, put};
 
 use crate::input::query::Query;
-use crate::server::Guard;
 use crate::server::context::Shared;
+use crate::server::{Guard, check_page};
 use crate::wire::{Code, Problem};
 use extract::nothing_at;
 
-/// All paths, for requests that `guard` lets through; none for a Unix socket, whose permissions are the guard.
+/// All paths, for requests that `guard` lets through; none for a Unix socket, whose permissions are the guard: there
+/// only foreign pages are looked for.
 pub(crate) fn router(shared: Arc<Shared>, guard: Option<Guard>) -> Router {
     let resources = Router::new()
         .route("/vm", get(vm::get_vm).put(vm::create_vm))
@@ -81,8 +82,9 @@ async fn outer(State((shared, guard)): State<(Arc<Shared>, Option<Guard>)>, requ
 }
 
 fn look(uri: &Uri, request: &Request, guard: Option<&Guard>) -> Result<(), Problem> {
-    if let Some(guard) = guard {
-        guard.check(uri, request.headers())?;
+    match guard {
+        Some(guard) => guard.check(uri, request.headers())?,
+        None => check_page(uri, request.headers())?,
     }
     // Which parameters a path takes is the route's to say; here only tokens are looked for.
     match Query::parse(uri.query(), &[]) {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Who is served over TCP: whoever names this address as the host, comes from no foreign page, and has the token.
+//! Who is served over TCP: whoever names this address as the host, comes from no foreign page, and has the token. Over a Unix
+//! socket its permissions are the guard; but a browser reaches one that is forwarded, and any page in it could press buttons
+//! there. So a request that says which page it comes from is looked at there too.
 //!
 //! A page that somebody visits can make the browser send requests here, and a name of its own can be bound to this
 //! address while it is open (DNS rebinding). The browser then says that name in `Host`, and the page's own in `Origin`.
@@ -31,14 +33,7 @@ impl Guard {
     /// # Errors
     /// `foreign_host`, `foreign_origin`, `unauthorized`.
     pub(crate) fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
-        let host = host(uri, headers)?;
-        if let Some(origin) = headers.get(header::ORIGIN)
-            && origin.as_bytes().strip_prefix(b"http://") != Some(host.as_bytes())
-        {
-            return Err(Problem::new(Code::ForeignOrigin, "the request comes from a foreign page")
-                .because(format!("Origin is {origin:?} and not http://{host}"))
-                .hint("use the page at / of this server, or a client that is no browser"));
-        }
+        own_page(host(uri, headers)?, headers)?;
         let mut given = headers.get_all(header::AUTHORIZATION).iter();
         let opens = matches!((given.next(), given.next()), (Some(one), None) if self.token.is_in(one.as_bytes()));
         // The page tells nothing of the machine, and asks for the token itself.
@@ -48,6 +43,27 @@ impl Guard {
         Err(Problem::new(Code::Unauthorized, "the token is missing or wrong")
             .hint("send `Authorization: Bearer TOKEN` with the content of the file of --api-token-file"))
     }
+}
+
+/// Whether a request over a Unix socket, forwarded perhaps, comes from no foreign page. Browsers say where they come from
+/// with everything that changes something (Fetch, header `Origin`); others do not, and may call the host what they like.
+///
+/// # Errors
+/// `foreign_host`, `foreign_origin`.
+pub(crate) fn check_page(uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
+    if headers.contains_key(header::ORIGIN) { own_page(host(uri, headers)?, headers) } else { Ok(()) }
+}
+
+/// Whether the page that the request comes from, if it says one, is the one of `host`.
+fn own_page(host: &str, headers: &HeaderMap) -> Result<(), Problem> {
+    for origin in headers.get_all(header::ORIGIN) {
+        if origin.as_bytes().strip_prefix(b"http://") != Some(host.as_bytes()) {
+            return Err(Problem::new(Code::ForeignOrigin, "the request comes from a foreign page")
+                .because(format!("Origin is {origin:?} and not http://{host}"))
+                .hint("use the page at / of this server, or a client that is no browser"));
+        }
+    }
+    Ok(())
 }
 
 /// The host that the request names, if it is a literal address or `localhost`: no name that somebody can bind elsewhere.
@@ -125,6 +141,26 @@ mod tests {
             let given = [("host", "127.0.0.1"), ("origin", origin), ("authorization", GOOD)];
             assert_eq!(check("/api/v1/vm", &given), Err(Code::ForeignOrigin), "{origin}");
         }
+    }
+
+    #[test]
+    fn a_foreign_page_does_not_reach_a_socket_that_is_forwarded() {
+        let check = |given: &[(&'static str, &'static str)]| {
+            let mut headers = HeaderMap::new();
+            for (name, value) in given {
+                headers.append(*name, HeaderValue::from_static(value));
+            }
+            check_page(&Uri::from_static("/api/v1/vm/reset"), &headers).map_err(|problem| problem.code)
+        };
+        assert_eq!(check(&[("host", "vmm")]), Ok(()), "no browser");
+        assert_eq!(check(&[]), Ok(()));
+        assert_eq!(check(&[("host", "localhost:8080"), ("origin", "http://localhost:8080")]), Ok(()), "the page at /");
+        for origin in ["null", "http://evil.example", "https://localhost:8080", "http://localhost:81", ""] {
+            let given = [("host", "localhost:8080"), ("origin", origin)];
+            assert_eq!(check(&given), Err(Code::ForeignOrigin), "{origin}");
+        }
+        let rebound = [("host", "evil.example:8080"), ("origin", "http://evil.example:8080")];
+        assert_eq!(check(&rebound), Err(Code::ForeignHost));
     }
 
     #[test]

@@ -28,7 +28,7 @@ use crate::monitor::Monitor;
 use crate::routes;
 use crate::serial::SerialLog;
 use context::Shared;
-pub(crate) use guard::Guard;
+pub(crate) use guard::{Guard, check_page};
 use unix::Socket;
 
 pub use limits::Limits;
