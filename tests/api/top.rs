@@ -146,6 +146,7 @@ fn batch() {
     let text = String::from_utf8(output.stdout).unwrap();
     assert_eq!((output.status.code(), text.matches("2 of 2 vCPUs").count()), (Some(0), 2), "{text}");
     assert!(!text.contains('\x1b'), "{text}");
+    assert!(text.contains("o other\n") && !text.contains("q quit"), "{text}");
     let without = top(&[]);
     assert_eq!(without.status.code(), Some(2), "no terminal and no --batch");
     machine.stop();

@@ -67,7 +67,10 @@ fn batch(client: &Client, interval: Duration, options: &Options, looks: u32) -> 
     for number in 0..looks {
         std::thread::sleep(interval);
         let look = Look::take(client)?;
-        let lines = view::page(&look.since(Some(&earlier)), options, PAPER, false);
+        let mut lines = view::page(&look.since(Some(&earlier)), options, PAPER, false);
+        // Nobody types here: of the last line the signs stay.
+        lines.pop();
+        lines.push(view::SIGNS.to_owned());
         let apart = if number == 0 { "" } else { "\n" };
         print(format!("{apart}{}\n", lines.join("\n")).as_bytes())?;
         earlier = look;

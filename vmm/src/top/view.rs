@@ -21,6 +21,10 @@ pub(super) const fn rows_of((lines, _): (usize, usize)) -> usize {
     if lines > FRAME + 1 { lines - FRAME } else { 1 }
 }
 
+/// What the signs of a bar mean.
+pub(super) const SIGNS: &str = "# guest  . halted  w waiting  s spin  o other";
+const KEYS: &str = "q quit  s sort  r reverse  / filter  Esc no filter  p pause  arrows scroll";
+
 /// The page.
 pub(super) fn page(sample: &Sample, options: &Options, size: (usize, usize), coloured: bool) -> Vec<String> {
     let (_, width) = size;
@@ -36,9 +40,8 @@ pub(super) fn page(sample: &Sample, options: &Options, size: (usize, usize), col
         cut(&head(bar), width),
     ];
     lines.extend(chosen.iter().skip(first).take(fit).map(|row| line(row, bar, width, coloured)));
-    let keys = "q quit  s sort  r reverse  / filter  Esc no filter  p pause  arrows scroll   \
-                # guest  . halted  w waiting  s spin  o other";
-    lines.push(cut(keys, width));
+    // The signs first: who has a narrow terminal needs them more.
+    lines.push(cut(&format!("{SIGNS}   {KEYS}"), width));
     lines
 }
 
