@@ -79,6 +79,9 @@ fn changes() {
     let stale = ctl(&machine, &["stop", "--if-match=1"]);
     assert_eq!(stale.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&stale.stderr).contains("stale_generation 412"), "{stale:?}");
+    for reading in [["vm", "--if-match=1"], ["events", "--if-match=1"]] {
+        assert_eq!(ctl(&machine, &reading).status.code(), Some(2), "{reading:?}: there is nothing to change");
+    }
     assert_eq!(ctl(&machine, &["vcpu", "9"]).status.code(), Some(1));
     assert_eq!(ctl(&machine, &["vcpu", "x"]).status.code(), Some(2));
     let nowhere = Command::new(program()).args(["ctl", "vm"]).output().unwrap();

@@ -56,6 +56,9 @@ pub enum CallError {
     /// A machine that describes its own API.
     #[error("the keys that begin with api_ belong to the process that is there already; leave them out")]
     DescribesApi,
+    /// A generation where nothing is changed.
+    #[error("--if-match: this call changes no machine; drop it, or say what is to be changed")]
+    NothingChanged,
     /// The machine's answer, or that there is none.
     #[error(transparent)]
     Client(#[from] ClientError),
@@ -84,6 +87,7 @@ impl CallError {
             | Self::File(_)
             | Self::Stdin(_)
             | Self::DescribesApi
+            | Self::NothingChanged
             | Self::NoTerminal => ExitStatus::Usage,
             Self::Token { .. }
             | Self::NoStdin(_)
@@ -120,6 +124,7 @@ pub fn endpoint(args: &EndpointArgs) -> Result<Endpoint, CallError> {
 pub fn run(args: &CtlArgs) -> Result<(), CallError> {
     let client = Client::new(endpoint(&args.endpoint)?);
     match &args.call {
+        Call::Serial { .. } | Call::Events { .. } if args.if_match.is_some() => Err(CallError::NothingChanged),
         Call::Serial { from, follow } => streams::serial(&client, *from, *follow),
         Call::Events { after, count } => streams::events(&client, *after, *count, args.json),
         call => {
@@ -131,6 +136,10 @@ pub fn run(args: &CtlArgs) -> Result<(), CallError> {
 
 fn ask(client: &Client, call: &Call, args: &CtlArgs) -> Result<String, CallError> {
     let Ask { method, path, body } = Ask::of(call, machine)?;
+    // Before a machine is created there is no generation to compare with.
+    if args.if_match.is_some() && (method == "GET" || matches!(call, Call::Create { .. })) {
+        return Err(CallError::NothingChanged);
+    }
     let answer = client.change(method, &path, body.as_ref(), args.if_match.map(api::wire::Generation))?;
     let text = String::from_utf8_lossy(&answer.body).into_owned();
     if text.is_empty() || matches!(call, Call::Metrics | Call::Openapi) {
