@@ -10,7 +10,7 @@ mod support;
 use api::input;
 use api::wire::{
     AffinityChange, Configuration, Decisions, Event, Host, Pause, PauseChange, Placement, PlacementChange, Problem,
-    StateChange, Stats, Topology, Vcpus, Vm,
+    StateChange, Stats, Thresholds, ThresholdsChange, Topology, Vcpus, Vm,
 };
 use proptest::prelude::*;
 use serde::Serialize;
@@ -19,12 +19,13 @@ use serde_json::Value;
 use support::{Bench, code};
 
 /// Bodies that are accepted, with the method and the path that accept them.
-const BODIES: [(&str, &str, &str); 5] = [
+const BODIES: [(&str, &str, &str); 6] = [
     ("PUT", "/api/v1/vm", r#"{"cpus": {"count": 4, "sockets": 2}, "memory": "512M", "numa": 2}"#),
     ("PUT", "/api/v1/vm/state", r#"{"state": "running"}"#),
     ("PATCH", "/api/v1/vcpus/1", r#"{"affinity": "0-1,3"}"#),
     ("PATCH", "/api/v1/placement", r#"{"mode": "pin", "pin": "0-3", "rules": {"numa": false}}"#),
     ("PATCH", "/api/v1/pause", r#"{"mode": "observe", "mechanism": "park", "parameters": {"bail_after": 5}}"#),
+    ("PATCH", "/api/v1/thresholds", r#"{"pause_events_per_s": 500, "steal_permille": 50}"#),
 ];
 
 /// One change of a text.
@@ -110,6 +111,7 @@ fn answered(value: &Value) {
     one::<Placement>(value);
     one::<Pause>(value);
     one::<Stats>(value);
+    one::<Thresholds>(value);
     one::<Decisions>(value);
     one::<Event>(value);
     one::<Problem>(value);
@@ -125,6 +127,7 @@ proptest! {
                 judged::<AffinityChange>(&bytes);
                 judged::<PlacementChange>(&bytes);
                 judged::<PauseChange>(&bytes);
+                judged::<ThresholdsChange>(&bytes);
             }
         }
     }
@@ -133,7 +136,7 @@ proptest! {
 #[test]
 fn any_answer_is_read_or_an_error() {
     let bench = Bench::running();
-    let paths = ["vm", "vcpus", "topology", "host", "placement", "pause", "stats", "decisions"];
+    let paths = ["vm", "vcpus", "topology", "host", "placement", "pause", "thresholds", "stats", "decisions"];
     let texts: Vec<String> =
         paths.iter().map(|path| support::json(&bench.get(&format!("/api/v1/{path}"))).to_string()).collect();
     proptest!(|(slips in slips(), which in 0..texts.len())| {
