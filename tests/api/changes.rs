@@ -23,6 +23,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("a_reset_begins_the_same_machine_anew", reset),
         trial("a_power_button_that_nobody_listens_to_is_pressed_all_the_same", button),
         trial("an_nmi_reaches_the_guest_and_its_panic_is_an_event", nmi),
+        trial("pause_pressure_and_steal_are_events_from_their_thresholds_on", pressure),
     ]
 }
 
@@ -210,4 +211,23 @@ fn nmi() {
     let last = kinds.last().unwrap();
     assert!(matches!(last, EventKind::StateChanged { state: VmState::Stopped, .. }), "{kinds:?}");
     machine.ended().expect(34);
+}
+
+fn pressure() {
+    // On one CPU there is always somebody who waits for it, and somebody who spins.
+    let told = "--api-thresholds=pause-events-per-s=1,steal-permille=1";
+    let machine = Machine::running(2, "ring", &["--placement=pin=0", told]);
+    let (mut pressed, mut stolen) = (false, false);
+    for event in machine.client.events(Some(0)).unwrap().map_while(Result::ok) {
+        match event.what {
+            EventKind::PausePressure { above: true, events_per_s, threshold_per_s: 1 } => pressed |= events_per_s > 0,
+            EventKind::Steal { above: true, permille, threshold_permille: 1 } => stolen |= permille > 0,
+            _ => {}
+        }
+        if pressed && stolen {
+            break;
+        }
+    }
+    assert!(pressed && stolen, "pressure was told: {pressed}, steal: {stolen}");
+    machine.stop();
 }
