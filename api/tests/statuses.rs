@@ -38,12 +38,13 @@ enum Odd {
     BodyThatDoesNotFit,
     BodyThatDoesNotFitForNoMachine,
     OldGeneration,
+    OldGenerationForNoMachine,
     NoPlaceForAStream,
     NoPlaceForAConnection,
 }
 
 impl Odd {
-    const ALL: [Self; 15] = [
+    const ALL: [Self; 16] = [
         Self::Nothing,
         Self::NoMachine,
         Self::StoppedMachine,
@@ -57,6 +58,7 @@ impl Odd {
         Self::BodyThatDoesNotFit,
         Self::BodyThatDoesNotFitForNoMachine,
         Self::OldGeneration,
+        Self::OldGenerationForNoMachine,
         Self::NoPlaceForAStream,
         Self::NoPlaceForAConnection,
     ];
@@ -135,6 +137,7 @@ fn meet(route: &Route, odd: Odd) -> Answer {
         Odd::BodyThatDoesNotFit => send(route, &Bench::running(), "", &[], misfit),
         Odd::BodyThatDoesNotFitForNoMachine => send(route, &empty(), "", &[], misfit),
         Odd::OldGeneration => send(route, &Bench::running(), "", &[("if-match", "\"999\"")], None),
+        Odd::OldGenerationForNoMachine => send(route, &empty(), "", &[("if-match", "\"999\"")], None),
         Odd::NoPlaceForAStream => plain(&small(|limits| limits.streams = 0)),
         Odd::NoPlaceForAConnection => plain(&small(|limits| limits.connections = 0)),
     }

@@ -52,6 +52,7 @@ fn refused_first() {
     ] {
         assert_eq!(code(machine.ask("PUT", "vm", &body, None)), expected, "{body}");
     }
+    assert_eq!(code(machine.ask("PUT", "vm", &json!({"cpus": 1}), Some(Generation(77)))), Code::StaleGeneration, "there is no machine of a generation");
     machine.change("PUT", "vm", &json!({"cpus": 1, "probe": "idle seconds=300"}));
     assert_eq!(code(machine.ask("PUT", "vm/state", &json!({"state": "paused"}), None)), Code::WrongState);
     // Before it was started as well as after.

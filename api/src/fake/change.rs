@@ -62,6 +62,9 @@ impl FakeMonitor {
             if slot.is_some() {
                 return Err(Refusal::AlreadyExists);
             }
+            if let Some(expected) = expected.filter(|expected| *expected != Generation(0)) {
+                return Err(Refusal::Stale { current: Generation(0), expected });
+            }
             let machine = Machine::create(configuration)?;
             self.tell_state(&machine, "created through the API");
             return Ok(slot.insert(machine).generation);

@@ -131,9 +131,10 @@ problems! {
     }
 }
 problems! {
-    /// Where only the state counts.
+    /// Where a machine is to be that was not.
     Creating {
         Conflict = 409 "There is a machine already",
+        Stale = 412 "If-Match names a generation, and there is no machine yet",
     }
 }
 problems! {

@@ -30,6 +30,7 @@ pub(super) async fn get_vm(State(shared): Context, _: NoQuery) -> Result<Respons
 /// Create the machine, where vmm was started with --api-only. It is `created` then, and runs when its state is changed.
 #[utoipa::path(
     put, path = "/api/v1/vm", tag = "vm", operation_id = "createVm", request_body = Configuration,
+    params(("If-Match" = Option<String>, Header, pattern = r#"^(\*|[0-9]{1,19}|"[0-9]{1,19}")$"#, description = "Only if the machine has this generation")),
     responses(
         (status = 201, description = "The machine that was created", body = Vm,
          headers(("ETag" = String, description = "Its generation"), ("Location" = String, description = "Its path"))),

@@ -44,13 +44,13 @@ pub fn machine(
             return Ok(None);
         }
         station.heard();
-        while let Some(Asked { change, promise, .. }) = station.next() {
+        while let Some(Asked { change, expected, promise }) = station.next() {
             let Change::Create(wanted) = change else {
                 promise.redeem(Err(Refusal::NoVm));
                 continue;
             };
             let text = serde_json::to_string(&wanted).unwrap_or_default();
-            let made = described(&text).and_then(|(config, machine)| {
+            let made = station.check(expected).and_then(|()| described(&text)).and_then(|(config, machine)| {
                 make(machine).map(|made| (config, made)).map_err(|error| refused::of_assembly(&error))
             });
             match made {
