@@ -40,7 +40,7 @@ Options:
   --host-distance A:B=D  distance between two nodes (repeatable) [20]
   --host-memory MIB      memory in MiB [3072]
   --pause-filter         every PAUSE of a guest is a pause-loop exit
-  --deadline SECONDS     real time the run may take [600]";
+  --deadline SECONDS     real time the run may take [600]; a shell has none";
 
 /// What `vmm lab` was asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -100,6 +100,17 @@ pub enum UsageError {
     /// Neither a shell nor anything to run.
     #[error("nothing to run: give -- and the monitor's arguments, or --shell")]
     Nothing,
+    /// A switch is there or not.
+    #[error("{option} takes no value, got {value:?}; leave the value out, or the option")]
+    Switch {
+        /// The option.
+        option: String,
+        /// What it got.
+        value: String,
+    },
+    /// A shell lasts until it is left.
+    #[error("--shell has no deadline, it lasts until it is left; leave out --deadline")]
+    ShellWithDeadline,
     /// The shell takes no arguments.
     #[error("--shell runs no monitor; leave out -- and what follows, or --shell")]
     ShellWithArguments,
@@ -115,11 +126,15 @@ pub fn parse(words: &[OsString]) -> Result<Request, UsageError> {
     let (options, arguments) = words.split_at(end.unwrap_or(words.len()));
     request.arguments = arguments.iter().skip(1).cloned().collect();
     let mut options = options.iter().map(|word| word.to_string_lossy());
+    let mut deadline = None;
     while let Some(word) = options.next() {
         let (option, attached) = match word.split_once('=') {
             Some((option, value)) => (option.to_owned(), Some(value.to_owned())),
             None => (word.into_owned(), None),
         };
+        if let ("--pause-filter" | "--shell", Some(value)) = (option.as_str(), &attached) {
+            return Err(UsageError::Switch { option, value: value.clone() });
+        }
         let mut value = || attached.clone().or_else(|| options.next().map(|v| v.into_owned())).unwrap_or_default();
         match option.as_str() {
             "--host" => {
@@ -129,7 +144,7 @@ pub fn parse(words: &[OsString]) -> Result<Request, UsageError> {
             "--host-numa" => request.numa = Some(number(&option, &value())?),
             "--host-distance" => request.distances.push(shape::parse_distance(&value())?),
             "--host-memory" => request.memory_mib = Some(number(&option, &value())?),
-            "--deadline" => request.deadline = seconds(&option, &value())?,
+            "--deadline" => deadline = Some(seconds(&option, &value())?),
             "--pause-filter" => request.pause_filter = true,
             "--shell" => request.shell = true,
             _ => return Err(UsageError::UnknownOption { option }),
@@ -137,8 +152,9 @@ pub fn parse(words: &[OsString]) -> Result<Request, UsageError> {
     }
     match (request.shell, end.is_some()) {
         (true, true) => Err(UsageError::ShellWithArguments),
+        (true, false) if deadline.is_some() => Err(UsageError::ShellWithDeadline),
         (false, false) => Err(UsageError::Nothing),
-        _ => Ok(request),
+        _ => Ok(Request { deadline: deadline.unwrap_or(DEADLINE_DEFAULT), ..request }),
     }
 }
 
@@ -349,6 +365,9 @@ mod tests {
         assert!(error("--deadline").contains("got \"\""));
         assert!(error("--deadline 0 --").contains("at least one second, got \"0\""));
         assert!(error("--shell -- --cpus 1").contains("--shell runs no monitor"));
+        assert!(error("--shell --deadline 5").contains("--shell has no deadline"));
+        assert!(error("--shell=no").contains("--shell takes no value, got \"no\""));
+        assert!(error("--pause-filter=off --").contains("--pause-filter takes no value, got \"off\""));
     }
 
     #[test]
