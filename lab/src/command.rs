@@ -244,19 +244,23 @@ fn pass_on() -> impl FnMut(Stream, &[u8]) {
     }
 }
 
-/// The texts among the arguments that may be file names: whole arguments, what follows an `=`, and the strings in quotes
+/// The texts among the arguments that may be file names: whole arguments, what follows each `=`, and the strings in quotes
 /// of a file that is named (a configuration names its kernel).
 fn candidates(arguments: &[OsString]) -> BTreeSet<OsString> {
     let mut found = BTreeSet::new();
     for argument in arguments {
         let bytes = argument.as_bytes();
         found.insert(argument.clone());
-        let value = bytes.iter().position(|&b| b == b'=').map(|at| OsStr::from_bytes(&bytes[at + 1..]));
-        found.extend(value.map(OsStr::to_owned));
+        // `--serial=file=PATH` has two.
+        let behind = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'=').map(|(at, _)| &bytes[at + 1..]);
+        found.extend(behind.map(|value| OsStr::from_bytes(value).to_owned()));
     }
     let named: Vec<_> = found.iter().filter(|name| is_configuration(Path::new(name))).cloned().collect();
     for text in named.iter().filter_map(|name| std::fs::read_to_string(name).ok()) {
-        found.extend(text.split('"').skip(1).step_by(2).map(OsString::from));
+        // TOML has both kinds of quotes.
+        for quote in ['"', '\''] {
+            found.extend(text.split(quote).skip(1).step_by(2).map(OsString::from));
+        }
     }
     found.retain(|name| !name.is_empty() && !name.as_bytes().starts_with(b"-"));
     found
@@ -271,7 +275,11 @@ fn copies(directory: &Path, candidates: &BTreeSet<OsString>) -> io::Result<Vec<(
     let mut copies = std::collections::BTreeMap::new();
     for path in candidates.iter().map(|name| absolute(directory, name)) {
         let Ok(about) = std::fs::metadata(&path) else { continue };
-        if !about.is_file() || about.len() > COPY_MAX_BYTES || NOT_COPIED.iter().any(|place| path.starts_with(place)) {
+        if !about.is_file() {
+            continue;
+        }
+        if let Some(why) = stays_here(&path, about.len()) {
+            eprintln!("lab: {} is not copied into the lab: {why}", path.display());
             continue;
         }
         if let Some(text) = path.to_str() {
@@ -279,6 +287,15 @@ fn copies(directory: &Path, candidates: &BTreeSet<OsString>) -> io::Result<Vec<(
         }
     }
     Ok(copies.into_iter().collect())
+}
+
+/// Why a file of this machine is not to be had in the lab.
+fn stays_here(path: &Path, bytes: u64) -> Option<&'static str> {
+    if bytes > COPY_MAX_BYTES {
+        return Some("it has more than 1 GiB");
+    }
+    let hidden = NOT_COPIED.iter().any(|place| path.starts_with(place));
+    hidden.then_some("/proc, /sys, /dev and /lab are the lab's own there; move it elsewhere")
 }
 
 /// The path from the root, without `.` and `..`, which the archive does not take.
@@ -374,11 +391,12 @@ mod tests {
     fn every_argument_that_may_be_a_file_is_looked_at() {
         let directory = tempfile::tempdir().unwrap();
         let config = directory.path().join("machine.toml");
-        std::fs::write(&config, "kernel = \"vmlinuz\"\n").unwrap();
-        let mut arguments = words("--kernel a --initrd=b");
+        std::fs::write(&config, "kernel = \"vmlinuz\"\ninitrd = 'ramdisk'\n").unwrap();
+        let mut arguments = words("--kernel a --initrd=b --serial=file=c");
         arguments.push(config.clone().into_os_string());
-        let expected = [config.into_os_string(), "a".into(), "b".into(), "vmlinuz".into()];
-        assert_eq!(candidates(&arguments), BTreeSet::from(expected));
+        let names = ["a", "b", "c", "file=c", "vmlinuz", "ramdisk"].map(OsString::from);
+        let expected = [config.into_os_string()].into_iter().chain(names);
+        assert_eq!(candidates(&arguments), BTreeSet::from_iter(expected));
     }
 
     #[test]
@@ -390,6 +408,13 @@ mod tests {
         let copies = copies(directory.path(), &BTreeSet::from(names)).unwrap();
         let kernel = directory.path().join("kernel").to_str().unwrap().to_owned();
         assert_eq!(copies, [(kernel, b"k".to_vec())]);
+    }
+
+    #[test]
+    fn what_is_not_copied_is_told_with_the_reason() {
+        assert_eq!(stays_here(Path::new("/tmp/kernel"), COPY_MAX_BYTES), None);
+        assert!(stays_here(Path::new("/tmp/kernel"), COPY_MAX_BYTES + 1).unwrap().contains("1 GiB"));
+        assert!(stays_here(Path::new("/dev/shm/kernel"), 1).unwrap().contains("move it elsewhere"));
     }
 
     #[test]
