@@ -98,12 +98,16 @@ fn with(changes: &[(usize, &[u8])]) -> Vec<u8> {
     image
 }
 
-fn foreign() -> [(&'static str, Vec<u8>, &'static [&'static str]); 3] {
+fn foreign() -> [(&'static str, Vec<u8>, &'static [&'static str]); 5] {
+    let mut arm64 = vec![0; 1024];
+    arm64[56..60].copy_from_slice(b"ARMd");
     let mut arm = vec![0; 1024];
-    arm[56..60].copy_from_slice(b"ARMd");
+    arm[0x24..0x28].copy_from_slice(&0x016F_2818u32.to_le_bytes());
     [
         ("a_gzip", [&b"\x1F\x8B\x08"[..], &[0; 600]].concat(), &["gzip stream", "unpack it first"]),
-        ("for_arm64", arm, &["arm64 kernel", "x86-64"]),
+        ("for_arm64", arm64, &["arm64 kernel", "x86-64"]),
+        ("for_arm", arm, &["32-bit ARM kernel", "x86-64"]),
+        ("for_efi_alone", [&b"MZ\0\0zimg"[..], &[0; 600]].concat(), &["EFI firmware", "bzImage"]),
         ("an_initrd", [&b"070701"[..], &[b'0'; 600]].concat(), &["cpio archive", "change places"]),
     ]
 }
