@@ -92,7 +92,8 @@ fn hardware(kind: KvmKind) -> Finding {
         KvmKind::Software => Finding::no(
             "kvm.hardware",
             "the CPU has neither VMX nor SVM: KVM virtualises by software",
-            "run the built-in probe guest here; an unmodified Linux guest needs a host with vmx or svm",
+            "run the built-in probe guest here; an unmodified Linux guest needs a host with vmx or svm; \
+             `vmm lab -- ARGS...` emulates one",
         ),
     }
 }
@@ -104,7 +105,8 @@ fn kernel_mode(ring0: &Ring0) -> Finding {
         Ring0Mode::Emulated => Finding::no(
             "kvm.native_kernel_mode",
             format!("emulated: {rate}"),
-            "let guests work in ring 3, as the built-in probe guest does; Linux needs a host with vmx or svm",
+            "let guests work in ring 3, as the built-in probe guest does; Linux needs a host with vmx or svm; \
+             `vmm lab -- ARGS...` emulates one",
         ),
     }
 }
