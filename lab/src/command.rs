@@ -20,6 +20,7 @@ use crate::error::LabError;
 use crate::host::{Lab, LabResult};
 use crate::session::Stream;
 use crate::shape::{self, Distance, ShapeError};
+use crate::tell::tell;
 
 /// Exit statuses of the monitor (docs: exit status).
 const EXIT_MONITOR_ERROR: u8 = 1;
@@ -176,16 +177,21 @@ fn number(option: &str, value: &str) -> Result<u32, UsageError> {
 /// Runs `vmm lab WORDS...`; `executable` is the monitor itself, a static binary. Gives the exit status for this process.
 pub fn run(executable: &Path, words: &[OsString]) -> u8 {
     if words.iter().take_while(|word| *word != "--").any(|word| word == "--help" || word == "-h") {
-        println!("{USAGE}");
-        return 0;
+        return match writeln!(io::stdout(), "{USAGE}") {
+            Ok(()) => 0,
+            Err(error) => {
+                tell(format_args!("vmm: standard output cannot be written: {error}"));
+                EXIT_MONITOR_ERROR
+            }
+        };
     }
     match parse(words) {
         Ok(request) => execute(executable, &request).unwrap_or_else(|error| {
-            eprintln!("vmm: {error}");
+            tell(format_args!("vmm: {error}"));
             if matches!(error, LabError::Shape(_) | LabError::Unsound(_)) { EXIT_USAGE } else { EXIT_MONITOR_ERROR }
         }),
         Err(error) => {
-            eprintln!("vmm: {error}\n{USAGE}");
+            tell(format_args!("vmm: {error}\n{USAGE}"));
             EXIT_USAGE
         }
     }
@@ -220,17 +226,17 @@ fn run_monitor(executable: &Path, request: &Request) -> Result<u8, LabError> {
         lab = lab.file(&path, bytes);
     }
     let lab = lab.program_at(executable, "/lab/vmm").on_stream(pass_on());
-    eprintln!("lab: starting an emulated host ({}), which takes some seconds", request.host);
+    tell(format_args!("lab: starting an emulated host ({}), which takes some seconds", request.host));
     let result = lab.run(&script(&directory, &candidates, &request.arguments))?;
     bring_back(&directory, &candidates, &result).map_err(system("writing a file the monitor wrote in the lab"))?;
-    eprintln!(
+    tell(format_args!(
         "lab: host up after {:.1} s, ended after {:.1} s, attempts {}, QEMU {}, kernel {}",
         result.ready_after.as_secs_f64(),
         result.took.as_secs_f64(),
         result.attempts,
         result.qemu,
         result.kernel
-    );
+    ));
     Ok(result.status)
 }
 
@@ -279,7 +285,7 @@ fn copies(directory: &Path, candidates: &BTreeSet<OsString>) -> io::Result<Vec<(
             continue;
         }
         if let Some(why) = stays_here(&path, about.len()) {
-            eprintln!("lab: {} is not copied into the lab: {why}", path.display());
+            tell(format_args!("lab: {} is not copied into the lab: {why}", path.display()));
             continue;
         }
         if let Some(text) = path.to_str() {

@@ -20,6 +20,7 @@ use crate::results::Results;
 use crate::session::{self, Outcome, Stream};
 use crate::shape::{Distance, HostShape, NumaLayout};
 use crate::soundness::{self, Threading, Unsound};
+use crate::tell::tell;
 use crate::tsc;
 use crate::watchdog::Limits;
 
@@ -241,10 +242,10 @@ impl<'a> Lab<'a> {
                 let console = console_tail(&outcome.console);
                 return Err(LabError::LabHostFailed { attempts: tally.attempts, why: failure.to_string(), console });
             }
-            eprintln!(
+            tell(format_args!(
                 "lab: the lab host failed on start {} of {starts} ({failure}); it is started again",
                 tally.attempts
-            );
+            ));
         }
     }
 

@@ -37,6 +37,7 @@ pub mod results;
 mod session;
 pub mod shape;
 pub mod soundness;
+mod tell;
 mod tsc;
 mod unavailable;
 pub mod watchdog;

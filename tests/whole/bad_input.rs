@@ -223,7 +223,9 @@ fn found_before_boot() {
 }
 
 fn help_without_reader() {
-    for arguments in [&["--help"][..], &["--version"], &["--print-config"], &["host"], &["topology"]] {
+    for arguments in
+        [&["--help"][..], &["--version"], &["--print-config"], &["host"], &["topology"], &["lab", "--help"]]
+    {
         let ended = Monitor::new(arguments).stdout(monitor::broken_pipe()).run();
         assert!([0, 1].contains(&ended.code()), "{arguments:?}: {}", ended.errors);
         assert!(!ended.errors.contains("panicked"), "{arguments:?}: {}", ended.errors);

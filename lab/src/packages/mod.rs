@@ -23,6 +23,7 @@ use rustix::fs::{FlockOperation, flock};
 use self::apt::Apt;
 pub use self::kernel::{DebianKernel, Flavour, Series};
 use crate::child;
+use crate::tell::tell;
 use crate::unavailable::LabUnavailable;
 
 const UNPACK_LIMIT: Duration = Duration::from_secs(300);
@@ -105,7 +106,7 @@ impl Store {
         if place.is_dir() {
             return Ok(place);
         }
-        eprintln!("lab: fetching {name} from Debian into {}", self.root.display());
+        tell(format_args!("lab: fetching {name} from Debian into {}", self.root.display()));
         let failed = |error| cache_failed(&self.root, error);
         let apt = Apt::open(&self.root.join("apt"))?;
         let work = tempfile::tempdir_in(&self.root).map_err(failed)?;
@@ -128,7 +129,7 @@ impl Store {
         let failed = |error| cache_failed(&self.root, error);
         let file = File::create(self.root.join("lock")).map_err(failed)?;
         if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-            eprintln!("lab: waiting for another process that is fetching into {}", self.root.display());
+            tell(format_args!("lab: waiting for another process that is fetching into {}", self.root.display()));
             flock(&file, FlockOperation::LockExclusive).map_err(|errno| failed(errno.into()))?;
         }
         Ok(file)
