@@ -222,13 +222,13 @@ fn run_monitor(executable: &Path, request: &Request) -> Result<u8, LabError> {
     let directory = std::env::current_dir().map_err(system("finding the current directory"))?;
     let candidates = candidates(&request.arguments);
     let mut lab = lab(request);
-    for (path, bytes) in copies(&directory, &candidates).map_err(system("reading a file named in the arguments"))? {
+    for (path, bytes) in copies(&directory, &candidates)? {
         lab = lab.file(&path, bytes);
     }
     let lab = lab.program_at(executable, "/lab/vmm").on_stream(pass_on());
     tell(format_args!("lab: starting an emulated host ({}), which takes some seconds", request.host));
     let result = lab.run(&script(&directory, &candidates, &request.arguments))?;
-    bring_back(&directory, &candidates, &result).map_err(system("writing a file the monitor wrote in the lab"))?;
+    let brought_back = bring_back(&directory, &candidates, &result);
     tell(format_args!(
         "lab: host up after {:.1} s, ended after {:.1} s, attempts {}, QEMU {}, kernel {}",
         result.ready_after.as_secs_f64(),
@@ -237,7 +237,7 @@ fn run_monitor(executable: &Path, request: &Request) -> Result<u8, LabError> {
         result.qemu,
         result.kernel
     ));
-    Ok(result.status)
+    brought_back.map(|()| result.status)
 }
 
 /// Output to standard output, console to standard error. A closed pipe there must not end the lab half-way.
@@ -277,7 +277,7 @@ fn is_configuration(path: &Path) -> bool {
 }
 
 /// Absolute path and content of every candidate that is a file here and can be one there.
-fn copies(directory: &Path, candidates: &BTreeSet<OsString>) -> io::Result<Vec<(String, Vec<u8>)>> {
+fn copies(directory: &Path, candidates: &BTreeSet<OsString>) -> Result<Vec<(String, Vec<u8>)>, LabError> {
     let mut copies = std::collections::BTreeMap::new();
     for path in candidates.iter().map(|name| absolute(directory, name)) {
         let Ok(about) = std::fs::metadata(&path) else { continue };
@@ -289,7 +289,9 @@ fn copies(directory: &Path, candidates: &BTreeSet<OsString>) -> io::Result<Vec<(
             continue;
         }
         if let Some(text) = path.to_str() {
-            copies.insert(text.to_owned(), std::fs::read(&path)?);
+            let what = "copying it into the lab";
+            let bytes = std::fs::read(&path).map_err(|source| LabError::File { path: path.clone(), what, source })?;
+            copies.insert(text.to_owned(), bytes);
         }
     }
     Ok(copies.into_iter().collect())
@@ -350,13 +352,17 @@ fn quoted(word: &OsStr) -> String {
     format!("'{}'", word.to_string_lossy().replace('\'', r"'\''"))
 }
 
-fn bring_back(directory: &Path, candidates: &BTreeSet<OsString>, result: &LabResult) -> io::Result<()> {
+/// Writes what the monitor wrote in the lab. One file that cannot be written does not keep the others there.
+fn bring_back(directory: &Path, candidates: &BTreeSet<OsString>, result: &LabResult) -> Result<(), LabError> {
+    let mut brought = Ok(());
     for (index, name) in candidates.iter().enumerate() {
-        if let Some(bytes) = result.files.get(&index.to_string()) {
-            std::fs::write(absolute(directory, name), bytes)?;
-        }
+        let Some(bytes) = result.files.get(&index.to_string()) else { continue };
+        let path = absolute(directory, name);
+        let what = "bringing back what the monitor wrote";
+        let written = std::fs::write(&path, bytes).map_err(|source| LabError::File { path, what, source });
+        brought = brought.and(written);
     }
-    Ok(())
+    brought
 }
 
 #[cfg(test)]
@@ -421,6 +427,28 @@ mod tests {
         assert_eq!(stays_here(Path::new("/tmp/kernel"), COPY_MAX_BYTES), None);
         assert!(stays_here(Path::new("/tmp/kernel"), COPY_MAX_BYTES + 1).unwrap().contains("1 GiB"));
         assert!(stays_here(Path::new("/dev/shm/kernel"), 1).unwrap().contains("move it elsewhere"));
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_brought_back_is_named_and_keeps_no_other() {
+        let directory = tempfile::tempdir().unwrap();
+        let candidates = BTreeSet::from(["absent/report.json", "log"].map(OsString::from));
+        let result = LabResult {
+            status: 0,
+            console: String::new(),
+            output: Vec::new(),
+            files: [("0".to_owned(), b"report".to_vec()), ("1".to_owned(), b"log".to_vec())].into(),
+            attempts: 1,
+            lab_host_hung: 0,
+            lab_host_died: 0,
+            ready_after: Duration::ZERO,
+            took: Duration::ZERO,
+            qemu: String::new(),
+            kernel: String::new(),
+        };
+        let error = bring_back(directory.path(), &candidates, &result).unwrap_err().to_string();
+        assert!(error.contains("absent/report.json: bringing back"), "{error}");
+        assert_eq!(std::fs::read(directory.path().join("log")).unwrap(), b"log");
     }
 
     #[test]

@@ -63,6 +63,16 @@ pub enum LabError {
     /// The lab host ended normally, but its results are damaged.
     #[error(transparent)]
     Results(#[from] ResultsError),
+    /// A file that an argument names cannot be handed in, or be brought back.
+    #[error("{path}: {what} failed: {source}")]
+    File {
+        /// Which file.
+        path: PathBuf,
+        /// What was attempted.
+        what: &'static str,
+        /// What the system said.
+        source: std::io::Error,
+    },
     /// This machine refused an operation.
     #[error("{what}: {source}; the lab needs a writable directory for temporary files and may start processes")]
     System {
@@ -90,6 +100,7 @@ impl LabError {
             | Self::Deadline { .. }
             | Self::Asked
             | Self::Results(_)
+            | Self::File { .. }
             | Self::System { .. } => None,
         }
     }
