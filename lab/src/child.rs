@@ -64,7 +64,11 @@ pub(crate) fn output(command: &mut Command, limit: Duration, remedy: &str) -> Re
     command.stdin(Stdio::null());
     command.stdout(stdout.try_clone().map_err(io_failed)?);
     command.stderr(stderr.try_clone().map_err(io_failed)?);
-    let mut child = Guard::spawn(command).map_err(io_failed)?;
+    // It is setpriv that is started; a tool that is not there is told by setpriv.
+    let mut child = Guard::spawn(command).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => LabUnavailable::new("setpriv", error, "install util-linux"),
+        _ => io_failed(error),
+    })?;
     let started = Instant::now();
     let status = loop {
         if let Some(status) = child.ended().map_err(io_failed)? {
@@ -113,6 +117,13 @@ mod tests {
         let error = output(bound_to_us("sh").args(["-c", script]), LIMIT, "look").unwrap_err();
         assert_eq!(error.what, "sh");
         assert!(error.why.contains("E: no such package"), "{}", error.why);
+    }
+
+    #[test]
+    fn a_machine_without_setpriv_is_told_so() {
+        let mut command = Command::new("/absent/setpriv");
+        let error = output(command.args(["--pdeathsig", "KILL", "--", "sh"]), LIMIT, "install sh").unwrap_err();
+        assert_eq!((error.what.as_str(), error.remedy.as_str()), ("setpriv", "install util-linux"));
     }
 
     /// The name and the state letter of a process (proc_pid_stat(5), fields 2 and 3).
