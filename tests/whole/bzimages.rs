@@ -9,6 +9,7 @@ use libtest_mimic::Trial;
 
 use crate::bad_input::refused;
 use crate::monitor::Monitor;
+use crate::pause_loops::software_kvm;
 use crate::{kvm, nothing, trial};
 
 const HEADER: &str = include_str!("../../vmm/src/boot/corpus/debian-6.12-cloud.hex");
@@ -73,6 +74,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("refused_an_initrd_that_is_a_directory", nothing, directory),
         trial("refused_a_command_line_with_a_nul", nothing, nul),
         trial("refused_a_command_line_longer_than_the_kernel_reads", kvm, long_command_line),
+        trial("where_a_kernel_cannot_run_that_is_said_before_and_after", software_kvm, not_emulated),
     ];
     lies.chain(cut).chain(foreign).chain(rest).collect()
 }
@@ -147,4 +149,22 @@ fn long_command_line() {
     let monitor = Monitor::new(["--kernel=kernel", "--memory=256M", &text]);
     fs::write(monitor.directory().join("kernel"), bzimage()).unwrap();
     refused(monitor, 1, &["2048 bytes", "reads 2047", "shorten it"], &["kernel"]);
+}
+
+/// A kernel whose first instruction, FLD1, is none that KVM's instruction emulator knows.
+fn not_emulated() {
+    const ENTRY_64: usize = 0x200;
+    let mut image = bzimage();
+    let entry = image.len() - CODE_BYTES + ENTRY_64;
+    image[entry..entry + 2].copy_from_slice(&[0xD9, 0xE8]);
+    let monitor = Monitor::new(["--kernel=kernel", "--memory=256M"]);
+    fs::write(monitor.directory().join("kernel"), image).unwrap();
+    let before = ["warning: this host's KVM is software-virtualised", "kernel is tried all the same"];
+    let after = [
+        "cannot emulate the instruction d9 e8",
+        "at RIP 0x1000200",
+        "`vmm host` tells which kind",
+        "`vmm lab -- ARGS...`",
+    ];
+    refused(monitor, 1, &[&before[..], &after].concat(), &["kernel"]);
 }

@@ -35,7 +35,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-fn software_kvm() -> Missing {
+pub(crate) fn software_kvm() -> Missing {
     let hardware = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let flag = ["vmx", "svm"].into_iter().find(|flag| hardware.split_ascii_whitespace().any(|word| word == *flag));
     kvm().or_else(|| flag.map(|flag| format!("this KVM uses hardware ({flag})")))
