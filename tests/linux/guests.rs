@@ -164,7 +164,7 @@ fn read(path: &Path) -> Result<Vec<u8>, Failed> {
 
 fn steps(script: &mut String, guest: &Guest, image: &str) -> Result<(), Failed> {
     let Guest { name, machine, options, command_line, limit_s, beside, .. } = guest;
-    // Without `sched_verbose` Linux shows no scheduler domains in debugfs.
+    // With `sched_verbose` Linux says in its log which CPUs each scheduler domain spans; debugfs does not.
     writeln!(
         script,
         "timeout -s KILL {limit_s} vmm --kernel {image} --initrd /initrd/{name} {machine} \
