@@ -175,7 +175,13 @@ fn number(option: &str, value: &str) -> Result<u32, UsageError> {
 }
 
 /// Runs `vmm lab WORDS...`; `executable` is the monitor itself, a static binary. Gives the exit status for this process.
-pub fn run(executable: &Path, words: &[OsString]) -> u8 {
+///
+/// `listen` is called once, where a run begins, and gives what is asked every now and then whether to end it
+/// ([`Lab::stop_when`]). A shell is left by whoever sits at it.
+pub fn run<S>(executable: &Path, words: &[OsString], listen: impl FnOnce() -> io::Result<S>) -> u8
+where
+    S: FnMut() -> bool + 'static,
+{
     if words.iter().take_while(|word| *word != "--").any(|word| word == "--help" || word == "-h") {
         return match writeln!(io::stdout(), "{USAGE}") {
             Ok(()) => 0,
@@ -186,7 +192,7 @@ pub fn run(executable: &Path, words: &[OsString]) -> u8 {
         };
     }
     match parse(words) {
-        Ok(request) => execute(executable, &request).unwrap_or_else(|error| {
+        Ok(request) => execute(executable, &request, listen).unwrap_or_else(|error| {
             tell(format_args!("vmm: {error}"));
             if matches!(error, LabError::Shape(_) | LabError::Unsound(_)) { EXIT_USAGE } else { EXIT_MONITOR_ERROR }
         }),
@@ -197,9 +203,16 @@ pub fn run(executable: &Path, words: &[OsString]) -> u8 {
     }
 }
 
-/// Runs a request; gives the exit status of the monitor, 0 after a shell.
-pub fn execute(executable: &Path, request: &Request) -> Result<u8, LabError> {
-    if request.shell { lab(request).shell().map(|()| 0) } else { run_monitor(executable, request) }
+/// Runs a request, `listen` as for [`run`]; gives the exit status of the monitor, 0 after a shell.
+pub fn execute<S>(executable: &Path, request: &Request, listen: impl FnOnce() -> io::Result<S>) -> Result<u8, LabError>
+where
+    S: FnMut() -> bool + 'static,
+{
+    if request.shell {
+        return lab(request).shell().map(|()| 0);
+    }
+    let stop = listen().map_err(|source| LabError::System { what: "listening for signals", source })?;
+    run_monitor(executable, request, lab(request).stop_when(stop))
 }
 
 fn lab(request: &Request) -> Lab<'static> {
@@ -217,11 +230,10 @@ fn lab(request: &Request) -> Lab<'static> {
     lab
 }
 
-fn run_monitor(executable: &Path, request: &Request) -> Result<u8, LabError> {
+fn run_monitor(executable: &Path, request: &Request, mut lab: Lab<'_>) -> Result<u8, LabError> {
     let system = |what| move |source| LabError::System { what, source };
     let directory = std::env::current_dir().map_err(system("finding the current directory"))?;
     let candidates = candidates(&request.arguments);
-    let mut lab = lab(request);
     for (path, bytes) in copies(&directory, &candidates)? {
         lab = lab.file(&path, bytes);
     }

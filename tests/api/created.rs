@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `--api-only`: a machine that is made, started and ended by a client.
 
-use api::wire::{Code, EventKind, VmState};
+use api::wire::{Code, EventKind, Generation, VmState};
 use libtest_mimic::Trial;
 use rustix::process::Signal;
 use serde_json::json;
@@ -52,7 +52,11 @@ fn refused_first() {
     ] {
         assert_eq!(code(machine.ask("PUT", "vm", &body, None)), expected, "{body}");
     }
-    assert_eq!(code(machine.ask("PUT", "vm", &json!({"cpus": 1}), Some(Generation(77)))), Code::StaleGeneration, "there is no machine of a generation");
+    assert_eq!(
+        code(machine.ask("PUT", "vm", &json!({"cpus": 1}), Some(Generation(77)))),
+        Code::StaleGeneration,
+        "there is no machine of a generation"
+    );
     machine.change("PUT", "vm", &json!({"cpus": 1, "probe": "idle seconds=300"}));
     assert_eq!(code(machine.ask("PUT", "vm/state", &json!({"state": "paused"}), None)), Code::WrongState);
     // Before it was started as well as after.

@@ -12,6 +12,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     vec![
         trial("vmm_lab_runs_a_command_line_on_an_emulated_host", Set::Full, a_command_line),
         trial("vmm_lab_gives_a_shell_on_an_emulated_host", Set::Full, a_shell),
+        trial("vmm_lab_leaves_nothing_when_a_signal_ends_it", Set::Full, a_signal),
     ]
 }
 
@@ -58,4 +59,28 @@ fn a_shell() -> Result<Completion, Failed> {
         return Ok(Completion::Completed);
     }
     Err(format!("{status}: {said}").into())
+}
+
+fn a_signal() -> Result<Completion, Failed> {
+    let directory = tempfile::tempdir()?;
+    for signal in [rustix::process::Signal::INT, rustix::process::Signal::TERM] {
+        let mut command = Command::new(monitor::path());
+        command.args(["lab", "--", "--probe", "idle seconds=600"]).env("TMPDIR", directory.path());
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+        let mut output = BufReader::new(child.stdout.take().ok_or("no pipe")?);
+        let mut said = String::new();
+        // The guest runs: there is everything that could be left.
+        while !said.contains("@probe ready") {
+            if output.read_line(&mut said)? == 0 {
+                return Err(format!("no guest: {said}").into());
+            }
+        }
+        rustix::process::kill_process(rustix::process::Pid::from_child(&child), signal)?;
+        let status = child.wait()?;
+        let left: Vec<_> = std::fs::read_dir(directory.path())?.collect();
+        if status.code() != Some(1) || !left.is_empty() {
+            return Err(format!("{signal:?}: {status}, left {left:?}").into());
+        }
+    }
+    Ok(Completion::Completed)
 }

@@ -27,6 +27,7 @@ use crate::config::cli::{self, CliError, Invocation, Placement};
 use crate::config::{self, ConfigError, MachineConfig, PrintError};
 use crate::experiment::{self, ExperimentError};
 use crate::host::output::tell;
+use crate::host::signals::EndingSignals;
 use crate::inspect::HostInspection;
 use crate::pause::ReplayError;
 use crate::report::ExitStatus;
@@ -154,10 +155,17 @@ pub fn execute(args: impl IntoIterator<Item = OsString>, started: Instant) -> Re
         Invocation::Top(args) => top::run(&args).map(|()| ExitStatus::PoweredOff)?,
         Invocation::Lab { words } => {
             let executable = env::current_exe().map_err(CommandError::OwnPath)?;
-            return Ok(lab::command::run(&executable, &words).into());
+            return Ok(lab::command::run(&executable, &words, ended_by_a_signal).into());
         }
     };
     Ok(status.into())
+}
+
+/// Whether one of the signals came that end a run, for a lab host that is to be taken down and not left behind.
+fn ended_by_a_signal() -> io::Result<impl FnMut() -> bool> {
+    let mut signals = EndingSignals::block()?;
+    // Signals that cannot be read any more must not go on for ever either.
+    Ok(move || !matches!(signals.take(), Ok(None)))
 }
 
 fn print(config: &MachineConfig, format: config::FileFormat) -> Result<ExitStatus, CommandError> {
