@@ -132,8 +132,8 @@ pub enum CliError {
     name = "vmm",
     version,
     about = "A KVM virtual-machine monitor that knows when its vCPUs spin",
-    after_help = "Exit status: 0 guest powered off, 1 monitor error, 2 usage, 32 guest reset, 33 guest crash \
-                  (triple fault), 34 guest panic.",
+    after_help = "Exit status: 0 guest powered off or run stopped, 1 monitor error, 2 usage, 32 guest reset, 33 guest \
+                  crash (triple fault), 34 guest panic.",
     args_conflicts_with_subcommands = true,
     disable_help_subcommand = true
 )]
