@@ -59,7 +59,7 @@ pub enum MechanismChoice {
     Yield,
     /// Always by parking until named, without a policy.
     Park,
-    /// Always by the kernel's directed yield, without a policy. Refused by this version.
+    /// Always by the kernel's directed yield, without a policy. Needs VMX or SVM.
     Hypercall,
 }
 
