@@ -150,7 +150,7 @@ struct Cli {
 struct RunArgs {
     #[command(flatten)]
     machine: MachineArgs,
-    /// Validate everything that can be known before boot, and stop: status 0 or 2
+    /// Validate flags, files to write and the machine's shape, and stop: status 0 or 2
     #[arg(long, help_heading = "Configuration")]
     check: bool,
     /// Print the configuration with the defaults put in, and stop; --config reads it back
