@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{self, PipeReader, Read, Write};
 use std::process::Command;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use libtest_mimic::Trial;
 use rustix::fs::{OFlags, fcntl_setfl};
@@ -105,11 +105,9 @@ fn held_up(arguments: &[&str]) -> (monitor::Started, PipeReader) {
 
 fn stopped_reader() {
     let (started, _reader) = held_up(&["--cpus=2", "--probe", "report report=lines"]);
-    let sent = Instant::now();
     started.signal(Signal::INT);
-    let ended = started.wait().expect(0);
-    ended.expect_reason("stopped by the operator");
-    assert!(sent.elapsed() < Duration::from_secs(5), "the reader was waited for");
+    // The reader never reads: waiting for it would have no end.
+    started.wait().expect(0).expect_reason("stopped by the operator");
 }
 
 fn late_reader() {
