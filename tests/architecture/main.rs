@@ -11,6 +11,8 @@ mod rooms;
 mod rust_source;
 mod tree;
 
+use std::collections::BTreeSet;
+
 use manifest::Member;
 use rust_source::Source;
 
@@ -60,6 +62,25 @@ fn pure_rooms_touch_nothing_outside() {
         }
     }
     report("what a pure room must have handed in", &breaches);
+}
+
+#[test]
+fn unsafe_is_where_the_kernel_or_hardware_is_met_and_nowhere_else() {
+    let root = tree::root();
+    let (mut breaches, mut met) = (Vec::new(), BTreeSet::new());
+    for path in tree::sources(&root).into_iter().filter(|path| !tree::is_test(path)) {
+        let source = Source::new(&std::fs::read_to_string(root.join(&path)).unwrap());
+        let lines: Vec<_> = source.outside_uses().filter(|(_, what)| what == "unsafe").collect();
+        let place = rooms::WITH_UNSAFE.into_iter().find(|place| path.starts_with(place));
+        match place {
+            Some(place) if !lines.is_empty() => _ = met.insert(place),
+            Some(_) => {}
+            None => breaches.extend(lines.iter().map(|(line, _)| format!("{path}:{line}: unsafe"))),
+        }
+    }
+    let idle = rooms::WITH_UNSAFE.into_iter().filter(|place| !met.contains(place));
+    breaches.extend(idle.map(|place| format!("{place}: holds no unsafe any more; take it from the list")));
+    report("unsafe outside the files of mechanisms", &breaches);
 }
 
 #[test]

@@ -26,6 +26,23 @@ const RESOURCES: &str = "resources/";
 /// Rooms that do no I/O of their own, read no clock, start no thread and hold no `unsafe`.
 pub(crate) const WITHOUT_OUTSIDE: [&str; 4] = ["topology", "policy", "policy/sim", "devices"];
 
+/// Where `unsafe` may be, for there the kernel or hardware is met: files, and directories of them.
+pub(crate) const WITH_UNSAFE: [&str; 13] = [
+    "resources/guest/ebizzy/mapping.rs",
+    "resources/probe/guest/",
+    "vmm/src/host/",
+    "vmm/src/inspect/ring0.rs",
+    "vmm/src/kvm/",
+    "vmm/src/ledger/meter.rs",
+    "vmm/src/ledger/thread_times.rs",
+    "vmm/src/pause/clock.rs",
+    "vmm/src/pause/park.rs",
+    "vmm/src/pause/tracepoint.rs",
+    "vmm/src/pause/yielding.rs",
+    "vmm/src/vcpu/kick.rs",
+    "vmm/src/vcpu/thread.rs",
+];
+
 /// Rooms that may know KVM.
 const WITH_KVM: [&str; 2] = ["vmm", TESTS];
 
