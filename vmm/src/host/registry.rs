@@ -37,6 +37,8 @@ const MOST_BYTES: u64 = 64 << 10;
 const MOST_CLAIMS: usize = 4096;
 /// How long a start waits for another one to have decided. A decision takes milliseconds.
 const LOCK_LIMIT: Duration = Duration::from_secs(2);
+/// Neither a link nor a pipe that somebody put in the directory may lead or hold us anywhere.
+const PLAIN: libc::c_int = libc::O_NOFOLLOW | libc::O_NONBLOCK;
 
 /// What a claim file says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -170,7 +172,8 @@ impl Registry {
         // 0755: what is claimed is no secret, and everybody's VMs should keep off it.
         DirBuilder::new().recursive(true).mode(0o755).create(&self.own).map_err(unusable(&self.own))?;
         let path = self.own.join("lock");
-        let lock = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
+        let lock =
+            OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).custom_flags(PLAIN).open(&path);
         let lock = lock.map_err(unusable(&path))?;
         let limit = Instant::now() + LOCK_LIMIT;
         loop {
@@ -257,7 +260,8 @@ impl fmt::Debug for OwnClaim {
 fn place(path: &Path, record: &Record) -> io::Result<File> {
     let new = path.with_extension("new");
     // A file of that name can only be left by a dead process with the same number.
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o644).open(&new)?;
+    let mut file =
+        OpenOptions::new().write(true).create(true).truncate(true).mode(0o644).custom_flags(PLAIN).open(&new)?;
     let text = serde_json::to_string(record)? + "\n";
     let locked = try_lock(&file, libc::LOCK_EX)
         .and_then(|locked| if locked { Ok(()) } else { Err(io::Error::from(io::ErrorKind::AlreadyExists)) });
@@ -292,8 +296,7 @@ enum State {
 }
 
 fn examine(path: &Path) -> State {
-    // Neither a link nor a pipe that somebody put there may lead or hold us anywhere.
-    let opened = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path);
+    let opened = OpenOptions::new().read(true).custom_flags(PLAIN).open(path);
     let file = match opened {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return State::Gone,
@@ -405,6 +408,19 @@ mod tests {
         let error = Registry::at("/proc/self/status".into()).turn().unwrap_err().to_string();
         assert!(error.contains("/proc/self/status") && error.contains("not coordinated"), "{error}");
         assert_eq!(Registry::at("/proc/self/status".into()).look(), Others::default());
+    }
+
+    #[test]
+    fn a_pipe_or_a_link_in_place_of_the_lock_holds_nobody_up() {
+        let directory = Temporary::new("pipe");
+        let registry = Registry::at(directory.0.clone());
+        let lock = directory.0.join("lock");
+        assert!(process::Command::new("mkfifo").arg(&lock).status().unwrap().success());
+        assert!(matches!(registry.turn(), Err(RegistryError::Unusable { .. })));
+        fs::remove_file(&lock).unwrap();
+        std::os::unix::fs::symlink(directory.0.join("elsewhere"), &lock).unwrap();
+        assert!(matches!(registry.turn(), Err(RegistryError::Unusable { .. })));
+        assert!(!directory.0.join("elsewhere").exists());
     }
 
     #[test]
