@@ -15,7 +15,7 @@ use std::fmt;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process;
 use std::thread;
@@ -306,6 +306,8 @@ fn examine(path: &Path) -> State {
         return State::Unreadable;
     }
     match try_lock(&file, libc::LOCK_SH) {
+        // Replaced by its holder since it was opened: what has the name now is another file.
+        Ok(true) if !names(path, &file) => return examine(path),
         Ok(true) => return State::Stale,
         Ok(false) => {}
         Err(_) => return State::Unreadable,
@@ -315,6 +317,14 @@ fn examine(path: &Path) -> State {
         Ok(Ok(record)) => State::Live(record),
         _ => State::Unreadable,
     }
+}
+
+/// Whether a path leads to this file, or to none.
+fn names(path: &Path, file: &File) -> bool {
+    let Ok((named, held)) = fs::symlink_metadata(path).and_then(|named| Ok((named, file.metadata()?))) else {
+        return true;
+    };
+    (named.dev(), named.ino()) == (held.dev(), held.ino())
 }
 
 /// Locks a file if nobody else has; whether it did.
