@@ -2,8 +2,8 @@
 //! `vmm placement`: where vCPU threads and guest memory would go, on this host or on a captured one. Needs no KVM.
 
 use std::fmt::Write as _;
-use std::fs;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use policy::placement::picture::{self, Scene};
@@ -154,8 +154,18 @@ pub(super) fn explain(
     })
 }
 
+/// A capture's text, if it is not longer than one can be.
+fn bounded(path: &Path) -> io::Result<String> {
+    /// Of 8192 CPUs, with all that is written once for each, 4 KiB of it.
+    const MOST_BYTES: u64 = 32 << 20;
+    let mut text = String::new();
+    if File::open(path)?.take(MOST_BYTES + 1).read_to_string(&mut text)? as u64 > MOST_BYTES {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it has more than 32 MiB, and is no capture"));
+    }
+    Ok(text)
+}
+
 fn captured(path: &Path) -> Result<HostTopology, PlacementCommandError> {
-    let text =
-        fs::read_to_string(path).map_err(|source| PlacementCommandError::Fixture { path: path.to_owned(), source })?;
+    let text = bounded(path).map_err(|source| PlacementCommandError::Fixture { path: path.to_owned(), source })?;
     Ok(HostTopology::from_capture(&Capture::parse(&text)?)?)
 }

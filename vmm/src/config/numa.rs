@@ -56,7 +56,7 @@ impl FromStr for NumaEntry {
             match key_value(word, &KEYS)? {
                 (0, value) => set_once(&mut cpus, KEYS[0], list(value)?)?,
                 (1, value) => set_once(&mut memory, KEYS[1], value.parse()?)?,
-                (2, value) => set_once(&mut host_node, KEYS[2], list(value)?)?,
+                (2, value) => set_once(&mut host_node, KEYS[2], some_host_nodes(word, list(value)?)?)?,
                 (_, value) => set_once(&mut policy, KEYS[3], value.parse()?)?,
             }
         }
@@ -69,6 +69,11 @@ impl FromStr for NumaEntry {
 fn list<Id: Copy + From<u32> + Into<u32>>(text: &str) -> Result<CpuSet<Id>, ValueError> {
     let inside = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
     Ok(inside.parse()?)
+}
+
+/// Memory that is tied to no host node is what was said by leaving the key out.
+fn some_host_nodes(word: &str, nodes: CpuSet<HostNode>) -> Result<CpuSet<HostNode>, ValueError> {
+    if nodes.is_empty() { Err(ValueError::NoHostNodes { value: word.to_owned() }) } else { Ok(nodes) }
 }
 
 impl fmt::Display for NumaEntry {
@@ -139,6 +144,12 @@ mod tests {
 
     fn list(text: &str) -> CpuSet<VcpuIndex> {
         text.parse().expect("well-formed")
+    }
+
+    #[test]
+    fn no_host_nodes_are_not_a_tie() {
+        let refused = "cpus=[0-1],memory=1G,host-node=[]".parse::<NumaEntry>();
+        assert_eq!(refused, Err(ValueError::NoHostNodes { value: "host-node=[]".to_owned() }));
     }
 
     #[test]

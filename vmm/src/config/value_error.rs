@@ -117,6 +117,12 @@ pub enum ValueError {
         /// Greatest accepted time.
         max_ns: u64,
     },
+    /// No host nodes where there must be one.
+    #[error("`{value}` names no host node; write host-node=0 or host-node=[0,1], or leave it out")]
+    NoHostNodes {
+        /// What was written.
+        value: String,
+    },
     /// No CPUs where there must be one.
     #[error("`{value}` names no host CPU; write pin=0 or pin=[0,1]")]
     NoCpus {

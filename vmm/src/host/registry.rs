@@ -6,6 +6,7 @@
 //! /run/vmm (root), $XDG_RUNTIME_DIR/vmm (others), or $VMM_CLAIMS_DIR
 //!   lock          held while somebody decides and claims, so that two decisions never overlap
 //!   4711.claim    locked by process 4711 for as long as it lives; JSON, [`Record`]
+//!   1-4026532301.claim    the same of process 1 in another pid namespace, by that one's number
 //! ```
 //! The kernel gives up a file lock when its process dies, however it dies: a claim that can be locked is stale and is
 //! removed. Claims of root are read by everybody. Invariant: a claim file is whole and locked before it has its name, so
@@ -214,7 +215,7 @@ impl Turn<'_> {
     /// # Errors
     /// [`RegistryError::Unusable`], a full file system for instance; nothing is left behind then.
     pub fn claim(&self, record: Record) -> Result<OwnClaim, RegistryError> {
-        let path = self.registry.own.join(format!("{}.{SUFFIX}", record.pid));
+        let path = self.registry.own.join(claim_name(record.pid, pid_namespace()));
         let file = place(&path, &record).map_err(|source| RegistryError::Unusable { path: path.clone(), source })?;
         Ok(OwnClaim { path, file, record })
     }
@@ -273,11 +274,27 @@ fn place(path: &Path, record: &Record) -> io::Result<File> {
     Ok(file)
 }
 
+/// The name of a process's claim. Containers that share a directory may have processes of one number, each in a pid
+/// namespace of its own.
+fn claim_name(pid: u32, namespace: Option<u64>) -> String {
+    match namespace {
+        None => format!("{pid}.{SUFFIX}"),
+        Some(namespace) => format!("{pid}-{namespace}.{SUFFIX}"),
+    }
+}
+
+/// The number of the pid namespace of this process; none of the first one, or where it cannot be had.
+fn pid_namespace() -> Option<u64> {
+    /// Inode of the first pid namespace: `PROC_PID_INIT_INO` (include/linux/proc_ns.h).
+    const FIRST: u64 = 0xEFFF_FFFC;
+    fs::metadata("/proc/self/ns/pid").ok().map(|namespace| namespace.ino()).filter(|number| *number != FIRST)
+}
+
 fn scan(directory: &Path, clean: bool, found: &mut Others) {
     let Ok(entries) = fs::read_dir(directory) else { return };
     let claims =
         entries.flatten().map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|is| is == SUFFIX));
-    let own = format!("{}.{SUFFIX}", process::id());
+    let own = claim_name(process::id(), pid_namespace());
     for path in claims.filter(|path| !path.ends_with(&own)).take(MOST_CLAIMS) {
         match examine(&path) {
             State::Live(record) => found.records.push(record),
@@ -390,6 +407,12 @@ mod tests {
     }
 
     #[test]
+    fn processes_of_one_number_in_two_pid_namespaces_have_two_claims() {
+        assert_eq!(claim_name(1, None), "1.claim");
+        assert_eq!(claim_name(1, Some(4_026_532_301)), "1-4026532301.claim");
+    }
+
+    #[test]
     fn an_update_is_seen_whole() {
         let directory = Temporary::new("update");
         let registry = Registry::at(directory.0.clone());
@@ -431,6 +454,15 @@ mod tests {
         std::os::unix::fs::symlink(directory.0.join("elsewhere"), &lock).unwrap();
         assert!(matches!(registry.turn(), Err(RegistryError::Unusable { .. })));
         assert!(!directory.0.join("elsewhere").exists());
+    }
+
+    #[test]
+    fn a_turn_that_does_not_end_is_waited_for_no_longer_than_the_limit() {
+        let directory = Temporary::new("busy");
+        let registry = Registry::at(directory.0.clone());
+        let _turn = registry.turn().unwrap();
+        let error = registry.turn().unwrap_err();
+        assert!(matches!(error, RegistryError::Busy { .. }), "{error}");
     }
 
     #[test]

@@ -22,6 +22,7 @@ use super::pairs::Pairs;
 use super::runqueues::Runqueues;
 use super::site::Site;
 use crate::config::PlacementConfig;
+use crate::host::output::tell;
 use crate::host::registry::{Record, Registry};
 use crate::host::{affinity, sysfs};
 
@@ -75,6 +76,8 @@ pub(super) struct Mover {
     pub(super) pairs: Pairs,
     pub(super) runqueues: Runqueues,
     pub(super) account: Account,
+    /// The claim could not be renewed, which was said.
+    claim_is_old: bool,
 }
 
 impl Mover {
@@ -97,6 +100,7 @@ impl Mover {
             pairs,
             runqueues: Runqueues::default(),
             account: Account::default(),
+            claim_is_old: false,
             crew,
             asked,
             site,
@@ -284,8 +288,12 @@ impl Mover {
                 Mode::Pin(_) => taken,
                 _ => places.into_iter().collect(),
             };
-            // The old claim stays where the new one cannot be written: others keep off a little too much.
-            let _ = own.update(cpus, self.asked.config.exclusive);
+            // The old claim stays where the new one cannot be written: others may take the CPUs that were moved to.
+            if let Err(error) = own.update(cpus, self.asked.config.exclusive)
+                && !std::mem::replace(&mut self.claim_is_old, true)
+            {
+                tell(&format!("vmm: placement: {error}\n"));
+            }
         }
     }
 }
