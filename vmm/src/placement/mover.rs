@@ -23,7 +23,7 @@ use super::runqueues::Runqueues;
 use super::site::Site;
 use crate::config::PlacementConfig;
 use crate::host::output::tell;
-use crate::host::registry::{Record, Registry};
+use crate::host::registry::{Others, Record, Registry};
 use crate::host::{affinity, sysfs};
 
 /// From this part of its time on a vCPU counts as waiting.
@@ -162,13 +162,18 @@ impl Mover {
         let pass = self.balancer.pass(&snapshot);
         self.balancer.charge(u64::try_from(deciding.elapsed().as_nanos()).unwrap_or(u64::MAX), now);
         let moves = self.allowed(pass.moves);
+        // Two machines that look at the same time must not move to one CPU: until the new claim stands, it is this one's turn.
+        let registry = self.registry.clone().filter(|_| !moves.is_empty());
+        let turn = registry.as_ref().and_then(|registry| registry.turn().ok());
+        let overtaken = turn.as_ref().is_some_and(|turn| claims(&turn.look()) != self.site.claims);
+        let moves = if overtaken { Vec::new() } else { moves };
         let changed = self.pairs_done(&moves, now) || changed;
         if changed || !moves.is_empty() {
             self.carry_out(&moves, changed);
         }
         self.follow(now);
         match waits {
-            _ if changed || !moves.is_empty() => Looked::Changed,
+            _ if changed || overtaken || !moves.is_empty() => Looked::Changed,
             true => Looked::Waiting,
             false => Looked::Calm,
         }
@@ -184,9 +189,8 @@ impl Mover {
 
     /// Takes note of what changed outside: whether anything did.
     fn notice(&mut self) -> bool {
-        let claims: Option<Vec<Claim>> =
-            self.registry.as_ref().map(|registry| registry.look().records.iter().map(Record::claim).collect());
-        let claimed = claims.filter(|claims| *claims != self.site.claims);
+        let found = self.registry.as_ref().map(|registry| claims(&registry.look()));
+        let claimed = found.filter(|found| *found != self.site.claims);
         let signature = signature();
         let mut moved = false;
         if signature != self.signature {
@@ -296,6 +300,11 @@ impl Mover {
             }
         }
     }
+}
+
+/// The claims of others, as placement takes them.
+fn claims(others: &Others) -> Vec<Claim> {
+    others.records.iter().map(Record::claim).collect()
 }
 
 /// Lets the calling thread see what the process may use: all that its cpuset allows, unless the process was confined to
