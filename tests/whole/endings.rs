@@ -17,7 +17,7 @@ const GUEST_ENDS: [(&str, i32, &str); 6] = [
     ("reset", 32, "guest reset"),
     ("i8042-reset", 32, "guest reset"),
     ("triple-fault", 33, "guest crash (triple fault on vCPU 0)"),
-    ("panic", 34, "guest panic"),
+    ("panic", 34, "guest panic: the probe guest says asked-for (panic)"),
 ];
 
 /// One test for each way to end.
@@ -37,6 +37,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("a_run_ends_though_its_user_may_queue_no_signals", kvm, || stopped_under(&["prlimit", "--sigpending=0"])),
         trial("a_run_ends_though_signals_were_blocked_around_it", kvm, || stopped_under(&["env", "--block-signal"])),
         trial("vcpu_threads_are_named_after_their_vcpus", kvm, thread_names),
+        trial("why_the_probe_guest_gave_up_is_in_the_report", kvm, gave_up),
     ];
     ends.chain(operator).collect()
 }
@@ -103,4 +104,9 @@ fn thread_names() {
     assert_eq!(of_ours(), expected);
     started.signal(Signal::INT);
     started.wait().expect(0);
+}
+
+fn gave_up() {
+    let ended = Monitor::new(["--cpus=255", "--memory=4M", "--serial=none"]).run().expect(34);
+    ended.expect_reason("guest panic: the probe guest says too-little (memory)");
 }

@@ -19,6 +19,7 @@ use crate::report::{
 };
 use crate::vcpu::counters::ExitKind;
 use crate::vcpu::thread::VcpuHandle;
+use crate::vm::end::Outcome;
 use crate::vm::observed::Observed;
 use crate::vm::running::Finished;
 
@@ -37,7 +38,7 @@ impl Summary {
         let yields = vcpus.iter().map(|vcpu| vcpu.pause.yields.attempted).sum();
         let report = Report {
             schema: SCHEMA,
-            exit: Exit { status: finished.outcome.status().code(), reason: finished.outcome.to_string() },
+            exit: exit(&finished.outcome, observed),
             host: Host { kvm: facts::kvm_kind(), kernel: facts::kernel_release(), cpus: facts::cpus_online() },
             guest: Guest {
                 cpus: topology.vcpu_count(),
@@ -71,6 +72,13 @@ impl Summary {
     pub(super) fn tell(&self) {
         output::tell(&self.to_string());
     }
+}
+
+/// How it ended; where the probe guest gave up, with what it says of that.
+fn exit(outcome: &Outcome, observed: &Observed) -> Exit {
+    let told =
+        observed.error.as_ref().map(|error| format!(": the probe guest says {} ({})", error.reason, error.detail));
+    Exit { status: outcome.status().code(), reason: outcome.to_string() + &told.unwrap_or_default() }
 }
 
 fn start(finished: &Finished, observed: &Observed, started: Instant) -> Start {

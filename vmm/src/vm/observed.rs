@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use api::serial::SerialLog;
-use probe::record::{Machine, Outcome, Ready, Record};
+use probe::record::{Error, Machine, Outcome, Ready, Record};
 use probe::report::{LINE_MAX, parse_line};
 
 /// What the probe guest has reported so far.
@@ -20,6 +20,8 @@ pub struct Observed {
     pub machine: Option<Machine>,
     /// What its workload came to.
     pub result: Option<Outcome>,
+    /// Why it gave up, if it did.
+    pub error: Option<Error>,
 }
 
 /// The place where it is kept, shared by the console and the summary.
@@ -98,6 +100,7 @@ impl Observer {
             Record::Ready(ready) => observed.ready = Some((ready, Instant::now())),
             Record::Machine(machine) => observed.machine = Some(machine),
             Record::Outcome(result) => observed.result = Some(result),
+            Record::Error(error) => observed.error = Some(error),
             Record::Boot(_)
             | Record::Missing(_)
             | Record::Cpu(_)
@@ -106,7 +109,6 @@ impl Observer {
             | Record::Distance(_)
             | Record::Waiting(_)
             | Record::Worker(_)
-            | Record::Error(_)
             | Record::Done(_) => {}
         }
     }
