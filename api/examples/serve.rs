@@ -30,8 +30,7 @@ fn serve() -> Result<std::convert::Infallible, Box<dyn std::error::Error>> {
         listen.tcp = Some((address.parse()?, Token::read(file.as_ref())?));
     }
     let monitor = Arc::new(FakeMonitor::running(8));
-    let served =
-        Served { monitor: monitor.clone(), events: monitor.events(), serial: monitor.serial(), prepare: || () };
+    let served = Served { monitor: monitor.clone(), events: monitor.events(), serial: monitor.serial() };
     let _server = Server::start(listen, served, Limits::of_this_process())?;
     let mut last = Instant::now();
     loop {

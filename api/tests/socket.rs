@@ -17,7 +17,7 @@ use support::Bench;
 
 fn start(path: &Path) -> Result<Server, StartError> {
     let monitor = Arc::new(FakeMonitor::running(4));
-    let served = Served { events: monitor.events(), serial: monitor.serial(), monitor, prepare: || () };
+    let served = Served { events: monitor.events(), serial: monitor.serial(), monitor };
     Server::start(Listen { socket: Some(path.to_owned()), tcp: None }, served, Limits::default())
 }
 

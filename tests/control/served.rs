@@ -40,8 +40,7 @@ impl Memory {
         let token = Token::read(&token_file(directory.path())).unwrap();
         let listen = Listen { socket: None, tcp: Some((SocketAddr::from(([127, 0, 0, 1], 0)), token)) };
         let monitor = Arc::new(FakeMonitor::running(cpus));
-        let served =
-            Served { monitor: monitor.clone(), events: monitor.events(), serial: monitor.serial(), prepare: || () };
+        let served = Served { monitor: monitor.clone(), events: monitor.events(), serial: monitor.serial() };
         let server = Server::start(listen, served, Limits::default()).unwrap();
         let end = Arc::new(AtomicBool::new(false));
         let clock = thread::spawn({

@@ -57,8 +57,6 @@ pub struct Served {
     pub events: Arc<EventLog>,
     /// Its serial output.
     pub serial: Arc<SerialLog>,
-    /// Called once on the server's thread, before it serves: what the host is asked for about that thread.
-    pub prepare: fn(),
 }
 
 /// Why nothing is served.
@@ -100,7 +98,6 @@ impl Server {
         let tcp =
             listen.tcp.map(|(address, token)| listen_tcp(address).map(|tcp| (tcp, Guard::new(token)))).transpose()?;
         let address = tcp.as_ref().and_then(|(tcp, _)| tcp.local_addr().ok());
-        let prepare = served.prepare;
         let shared = Arc::new(Shared::new(served.monitor, served.events, served.serial, limits));
         let (end, ended) = watch::channel(false);
         let runtime = Builder::new_current_thread().enable_io().enable_time().build().map_err(StartError::Thread)?;
@@ -108,10 +105,7 @@ impl Server {
         let thread = thread::Builder::new()
             .name("api".to_owned())
             .stack_size(STACK_BYTES)
-            .spawn(move || {
-                prepare();
-                run(&runtime, listeners, &shared, ended);
-            })
+            .spawn(move || run(&runtime, listeners, &shared, ended))
             .map_err(StartError::Thread)?;
         Ok(Self { end, thread: Some(thread), socket, tcp: address })
     }

@@ -48,8 +48,7 @@ impl Bench {
         let listen =
             Listen { socket: Some(directory.path().join("api.sock")), tcp: Some((any, Token::read(&token).unwrap())) };
         let monitor = Arc::new(monitor);
-        let served =
-            Served { monitor: monitor.clone(), events: monitor.events(), serial: monitor.serial(), prepare: || () };
+        let served = Served { monitor: monitor.clone(), events: monitor.events(), serial: monitor.serial() };
         let server = Server::start(listen, served, limits).unwrap();
         Self { monitor, server, directory }
     }

@@ -12,7 +12,7 @@ use topology::id::VcpuIndex;
 use super::pausing;
 use super::station::Station;
 use crate::config::ApiPlan;
-use crate::host::{facts, slice, sysfs};
+use crate::host::{facts, sysfs};
 use crate::pause::clock;
 
 /// The API cannot be offered.
@@ -50,8 +50,6 @@ impl Endpoint {
             monitor: Arc::clone(&station) as Arc<dyn Monitor>,
             events: Arc::clone(station.events()),
             serial: Arc::clone(station.serial()),
-            // Without it answers come later while all CPUs are busy.
-            prepare: || drop(slice::shorten_this_threads()),
         };
         let server = Server::start(Listen { socket: plan.sock.clone(), tcp }, served, Limits::of_this_process())?;
         Ok(Self { station, server })

@@ -16,7 +16,6 @@ pub(crate) mod perf;
 pub mod registry;
 pub mod runqueue;
 pub mod signals;
-pub mod slice;
 pub mod stack;
 pub mod sysfs;
 pub mod tasks;

@@ -12,8 +12,6 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use crate::host::slice;
-
 /// Most time that a machine may take to be there, and to answer.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -41,8 +39,6 @@ pub struct Answers {
 
 /// Asks for `path` while the machine runs, until the end of its workload of `milliseconds` is near.
 pub(super) fn ask(socket: &Path, path: &str, pace: Pace, milliseconds: u32) -> io::Result<Answers> {
-    // The client is not what is measured: it reads an answer as soon as that is there, if the host can.
-    let _ = slice::shorten_this_threads();
     let deadline = Instant::now() + PATIENCE;
     let mut line = loop {
         match Line::open(socket).and_then(|mut line| line.get("/api/v1/vm").map(|body| (line, body))) {
