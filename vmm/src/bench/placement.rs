@@ -133,7 +133,8 @@ fn run(plan: &PlacementBenchPlan, all: bool) -> Result<WaitSample, ChildError> {
     let (mode, off) = match (all, &off) {
         (false, Some(off)) => ("auto", Some(["--placement-off", off])),
         (false, None) => ("none", None),
-        (true, _) => ("auto", None),
+        (true, Some(_)) => ("auto", Some(["--placement-off", "none"])),
+        (true, None) => ("auto", None),
     };
     let mut arguments = vec!["--cpus".to_owned(), plan.vcpus.to_string(), "--placement".to_owned(), mode.to_owned()];
     arguments.extend(off.into_iter().flatten().map(str::to_owned));

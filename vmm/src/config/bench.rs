@@ -39,7 +39,7 @@ pub(super) enum Bench {
         /// The probe guest's workload, with its words but seconds and report
         #[arg(long, value_name = "TEXT", default_value = "spin")]
         probe: String,
-        /// Compare with --placement auto without these rules, instead of with none
+        /// Compare --placement auto with all rules and without these, instead of with no placement
         #[arg(long, value_name = "RULES")]
         off: Option<RulesOff>,
         /// Keep no CPU busy

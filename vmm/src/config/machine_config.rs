@@ -142,10 +142,10 @@ pub struct MachineConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub placement: Option<PlacementConfig>,
 
-    /// Rules of placement that are switched off, by name, to see what each is worth [default: none]
+    /// Rules of placement that are switched off, by name, to see what each is worth [default: pair]
     ///
-    /// house, claims, numa, whole-core, cluster, pair, asym, busiest, scan-budget, rate-limit.
-    #[arg(long, value_name = "RULE,...", help_heading = "Placement")]
+    /// house, claims, numa, whole-core, cluster, pair, asym, busiest, scan-budget, rate-limit; `none` switches none off.
+    #[arg(long, value_name = "RULE,... | none", help_heading = "Placement")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub placement_off: Option<RulesOff>,
 

@@ -11,10 +11,20 @@ use serde::{Deserialize, Serialize};
 use super::ValueError;
 use super::nearest::nearest;
 
-/// Rules that are switched off, by the names of [`Rules::NAMES`].
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// The word for no rule.
+const NONE: &str = "none";
+
+/// Rules that are switched off, by the names of [`Rules::NAMES`]. By default `pair`: what it brings was measured, and it is a loss
+/// (docs/placement.md).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct RulesOff(BTreeSet<&'static str>);
+
+impl Default for RulesOff {
+    fn default() -> Self {
+        Self(BTreeSet::from(["pair"]))
+    }
+}
 
 impl RulesOff {
     /// All rules but these.
@@ -40,6 +50,9 @@ impl FromStr for RulesOff {
                 known: Rules::NAMES.join(", "),
             })
         };
+        if text == NONE {
+            return Ok(Self(BTreeSet::new()));
+        }
         text.split(',').map(str::trim).map(known).collect::<Result<_, _>>().map(Self)
     }
 }
@@ -47,7 +60,7 @@ impl FromStr for RulesOff {
 impl fmt::Display for RulesOff {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<&str> = self.0.iter().copied().collect();
-        f.write_str(&names.join(","))
+        if names.is_empty() { f.write_str(NONE) } else { f.write_str(&names.join(",")) }
     }
 }
 
@@ -79,6 +92,9 @@ mod tests {
             assert!(rules.switch(name, true));
             assert_eq!(rules, Rules::default(), "{name} and nothing else");
         }
+        let none: RulesOff = "none".parse().unwrap();
+        assert_eq!((none.rules(), none.to_string().as_str()), (Rules::default(), "none"));
+        assert_eq!(RulesOff::default(), "pair".parse().unwrap());
         let two: RulesOff = "pair,numa".parse().unwrap();
         assert_eq!((two.rules().pair, two.rules().numa, two.rules().asym), (false, false, true));
     }

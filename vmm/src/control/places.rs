@@ -7,7 +7,7 @@ use api::wire::{Generation, Move, NodeMemory, PairCounts, Place, Placement, Plac
 use policy::placement::{self, Decision, Mode, Rules};
 
 use super::view::View;
-use crate::config::PlacementConfig;
+use crate::config::{PlacementConfig, RulesOff};
 use crate::placement::account;
 use crate::placement::control::{self, PlacementState, VcpuPlace};
 
@@ -63,13 +63,15 @@ impl View {
         let config = self.configuration.0.get("placement").and_then(|value| value.as_str());
         let config = config.and_then(|text| text.parse::<PlacementConfig>().ok()).unwrap_or_default();
         let (mode, pin) = mode(&config.mode);
+        let off = self.configuration.0.get("placement_off").and_then(|value| value.as_str());
+        let rules = off.and_then(|text| text.parse::<RulesOff>().ok()).unwrap_or_default().rules();
         let why = self.placement.get().and_then(|handle| handle.as_ref().err());
         Placement {
             generation: Generation::default(),
             mode,
             pin,
             exclusive: config.exclusive,
-            rules: Rules::NAMES.into_iter().map(|name| (name.to_owned(), Rules::default().is_on(name))).collect(),
+            rules: Rules::NAMES.into_iter().map(|name| (name.to_owned(), rules.is_on(name))).collect(),
             plan: Vec::new(),
             memory: Vec::new(),
             claimed: None,
