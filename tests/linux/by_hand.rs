@@ -65,7 +65,7 @@ fn a_signal() -> Result<Completion, Failed> {
     let directory = tempfile::tempdir()?;
     for signal in [rustix::process::Signal::INT, rustix::process::Signal::TERM] {
         let mut command = Command::new(monitor::path());
-        command.args(["lab", "--", "--probe", "idle seconds=600"]).env("TMPDIR", directory.path());
+        command.args(["lab", "--", "--probe", "idle seconds=300"]).env("TMPDIR", directory.path());
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
         let mut output = BufReader::new(child.stdout.take().ok_or("no pipe")?);
         let mut said = String::new();
