@@ -158,6 +158,19 @@ pub enum Refusal {
     Ending,
 }
 
+impl Refusal {
+    /// Refuses a change that was asked of another generation than the one that holds.
+    ///
+    /// # Errors
+    /// [`Refusal::Stale`].
+    pub fn if_stale(current: Generation, expected: Option<Generation>) -> Result<(), Self> {
+        match expected {
+            Some(expected) if expected != current => Err(Self::Stale { current, expected }),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// What came of a change: the generation it led to.
 pub type Asked = Result<Generation, Refusal>;
 

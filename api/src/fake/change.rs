@@ -62,17 +62,13 @@ impl FakeMonitor {
             if slot.is_some() {
                 return Err(Refusal::AlreadyExists);
             }
-            if let Some(expected) = expected.filter(|expected| *expected != Generation(0)) {
-                return Err(Refusal::Stale { current: Generation(0), expected });
-            }
+            Refusal::if_stale(Generation::default(), expected)?;
             let machine = Machine::create(configuration)?;
             self.tell_state(&machine, "created through the API");
             return Ok(slot.insert(machine).generation);
         }
         let machine = slot.as_mut().ok_or(Refusal::NoVm)?;
-        if let Some(expected) = expected.filter(|expected| *expected != machine.generation) {
-            return Err(Refusal::Stale { current: machine.generation, expected });
-        }
+        Refusal::if_stale(machine.generation, expected)?;
         let before = machine.state;
         let what = self.apply(machine, change)?;
         if let Some(what) = what {

@@ -54,6 +54,12 @@ impl Tool {
         }
     }
 
+    /// The tool of a name, if there is one.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|tool| tool.name() == name)
+    }
+
     /// What it counts.
     #[must_use]
     pub const fn unit(self) -> &'static str {
@@ -156,8 +162,7 @@ impl Job {
     pub fn parse(text: &str) -> Result<Self, JobError> {
         let mut words = text.split([' ', '\t', ',']).filter(|word| !word.is_empty());
         let name = words.next().unwrap_or_default();
-        let tool = Tool::ALL.into_iter().find(|tool| tool.name() == name);
-        let tool = tool.ok_or_else(|| JobError::UnknownTool(name.to_owned()))?;
+        let tool = Tool::named(name).ok_or_else(|| JobError::UnknownTool(name.to_owned()))?;
         let mut job = Self { tool, settings: Vec::new() };
         for word in words {
             let known = |key: &str| tool.keys().iter().find(|(known, _)| *known == key);

@@ -164,8 +164,7 @@ pub fn execute(args: impl IntoIterator<Item = OsString>, started: Instant) -> Re
 /// Whether one of the signals came that end a run, for a lab host that is to be taken down and not left behind.
 fn ended_by_a_signal() -> io::Result<impl FnMut() -> bool> {
     let mut signals = EndingSignals::block()?;
-    // Signals that cannot be read any more must not go on for ever either.
-    Ok(move || !matches!(signals.take(), Ok(None)))
+    Ok(move || signals.end_it())
 }
 
 fn print(config: &MachineConfig, format: config::FileFormat) -> Result<ExitStatus, CommandError> {

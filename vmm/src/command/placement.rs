@@ -72,8 +72,7 @@ impl Answer {
     fn new(machine: &Machine, host: HostTopology, others: Others) -> Result<Self, PlacementError> {
         let mut guest = Guest::new(&machine.topology);
         memory::wish(&mut guest, &machine.node_wishes, machine.huge_pages);
-        let claims: Vec<Claim> = others.records.iter().map(Record::claim).collect();
-        let wishes = Wishes { mode: machine.placement.mode.clone(), rules: machine.rules, claims };
+        let wishes = Wishes { mode: machine.placement.mode.clone(), rules: machine.rules, claims: others.claims() };
         let plan = placement::plan(&host, &guest, &wishes)?;
         Ok(Self { host, guest, others, claims: wishes.claims, plan })
     }

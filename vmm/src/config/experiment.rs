@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use guest::job::Tool;
 use topology::cpu_set::CpuSet;
 use topology::id::HostCpu;
 
@@ -52,8 +53,8 @@ pub enum ExperimentArgs {
         /// Where they are written
         directory: PathBuf,
         /// For this tool alone; repeatable [default: all]
-        #[arg(long, value_name = "TOOL", value_parser = tool_name)]
-        tool: Vec<String>,
+        #[arg(long, value_name = "TOOL", value_parser = tool)]
+        tool: Vec<Tool>,
     },
 }
 
@@ -71,8 +72,7 @@ pub struct HowArgs {
     pub at_most: Option<usize>,
 }
 
-fn tool_name(text: &str) -> Result<String, String> {
-    let tool = guest::job::Tool::ALL.into_iter().find(|tool| tool.name() == text);
-    let known = || guest::job::Tool::ALL.map(guest::job::Tool::name).join(", ");
-    tool.map(|tool| tool.name().to_owned()).ok_or_else(|| format!("there is no such tool; known are {}", known()))
+fn tool(text: &str) -> Result<Tool, String> {
+    Tool::named(text)
+        .ok_or_else(|| format!("there is no such tool; known are {}", Tool::ALL.map(Tool::name).join(", ")))
 }

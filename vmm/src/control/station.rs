@@ -139,10 +139,7 @@ impl Station {
     /// # Errors
     /// [`Refusal::Stale`].
     pub(super) fn check(&self, expected: Option<Generation>) -> Result<(), Refusal> {
-        let current = self.lock().generation;
-        expected
-            .filter(|expected| *expected != current)
-            .map_or(Ok(()), |expected| Err(Refusal::Stale { current, expected }))
+        Refusal::if_stale(self.lock().generation, expected)
     }
 
     /// There is a machine now; it is `created`.

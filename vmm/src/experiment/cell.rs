@@ -47,8 +47,7 @@ impl Bench for NativeBench<'_> {
     }
 
     fn is_interrupted(&mut self) -> bool {
-        // Signals that cannot be read any more must not go on for ever either.
-        self.interrupted |= !matches!(self.signals.take(), Ok(None));
+        self.interrupted |= self.signals.end_it();
         self.interrupted
     }
 }

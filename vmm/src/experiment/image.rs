@@ -69,8 +69,7 @@ impl Image {
 
     /// Reads files that were made before.
     pub(super) fn read(directory: &Path, tools: &[Tool]) -> Result<Self, ImageError> {
-        let names = tools.iter().map(|tool| initrd_name(*tool)).chain([KERNEL.to_owned()]);
-        let files = names.map(|name| Ok((name.clone(), read(&directory.join(name))?)));
+        let files = names(tools).map(|name| Ok((name.clone(), read(&directory.join(name))?)));
         Ok(Self { release: "as it was made".to_owned(), files: files.collect::<Result<_, ImageError>>()? })
     }
 
@@ -125,8 +124,7 @@ impl ImageFiles {
 
     /// Whether all files for some tools are there.
     pub(super) fn check(&self, tools: &[Tool]) -> Result<(), ImageError> {
-        let names = tools.iter().map(|tool| initrd_name(*tool)).chain([KERNEL.to_owned()]);
-        match names.into_iter().find(|name| !self.0.join(name).is_file()) {
+        match names(tools).find(|name| !self.0.join(name).is_file()) {
             Some(name) => Err(ImageError::Missing { directory: self.0.clone(), name }),
             None => Ok(()),
         }
@@ -141,6 +139,11 @@ pub(super) fn tools(plan: &Plan) -> Vec<Tool> {
     };
     let named: Vec<Tool> = plan.workloads.iter().filter_map(|workload| of(&workload.program)).collect();
     Tool::ALL.into_iter().filter(|tool| named.contains(tool)).collect()
+}
+
+/// The files for some tools.
+fn names(tools: &[Tool]) -> impl Iterator<Item = String> + '_ {
+    tools.iter().map(|tool| initrd_name(*tool)).chain([KERNEL.to_owned()])
 }
 
 fn initrd_name(tool: Tool) -> String {

@@ -81,8 +81,7 @@ impl LabRun<'_> {
         while before < last {
             let now = self.cells_a_start().min(last - before);
             tell(&format!("vmm: starting an emulated host for cells {} to {} of {cells}\n", before + 1, before + now));
-            // Signals that cannot be read any more must not go on for ever either.
-            let result = match self.start(now, || !matches!(signals.take(), Ok(None))) {
+            let result = match self.start(now, || signals.end_it()) {
                 Err(ExperimentError::Lab(LabError::Asked)) => {
                     return Ok(Ended { done: before, cells, interrupted: true });
                 }

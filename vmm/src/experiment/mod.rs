@@ -136,7 +136,7 @@ pub fn execute(args: &ExperimentArgs) -> Result<Answer, ExperimentError> {
         }
         ExperimentArgs::Resume { run, how } => run::resume(run, how),
         ExperimentArgs::Image { directory, tool } => {
-            let wanted = |one: &Tool| tool.is_empty() || tool.iter().any(|name| name == one.name());
+            let wanted = |one: &Tool| tool.is_empty() || tool.contains(one);
             let image = Image::of(&Tool::ALL.into_iter().filter(wanted).collect::<Vec<_>>())?;
             image.write(directory)?;
             Ok(Answer { text: image.table(), status: ExitStatus::PoweredOff })

@@ -55,9 +55,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// As placement takes it.
-    #[must_use]
-    pub fn claim(&self) -> Claim {
+    fn claim(&self) -> Claim {
         Claim { cpus: self.cpus.clone(), exclusive: self.exclusive }
     }
 }
@@ -95,6 +93,14 @@ pub struct Others {
     pub unreadable: Vec<PathBuf>,
     /// Claims of dead processes that were removed.
     pub removed: usize,
+}
+
+impl Others {
+    /// The claims that can be read, as placement takes them.
+    #[must_use]
+    pub fn claims(&self) -> Vec<Claim> {
+        self.records.iter().map(Record::claim).collect()
+    }
 }
 
 /// The registry of this user.

@@ -117,6 +117,12 @@ impl EndingSignals {
         let number = u32::from_ne_bytes([record[0], record[1], record[2], record[3]]);
         Ok(Some(SignalRequest::of(number.cast_signed())))
     }
+
+    /// Whether something long is to end now, whichever signal says so. Signals that cannot be read any more must not let it go
+    /// on for ever either.
+    pub fn end_it(&mut self) -> bool {
+        !matches!(self.take(), Ok(None))
+    }
 }
 
 /// Stands still as SIGTSTP has a process do, until SIGCONT; returns at once where nobody could send that (an orphaned

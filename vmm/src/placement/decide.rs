@@ -3,7 +3,7 @@
 //!
 //! Between start and live, which both need it. Invariant: looking and claiming happen under one lock.
 
-use policy::placement::{self, Claim, Guest, Mode, Note, Rules, Wishes};
+use policy::placement::{self, Guest, Mode, Note, Rules, Wishes};
 use topology::cpu_set::CpuSet;
 use topology::host::HostTopology;
 use topology::id::HostCpu;
@@ -46,8 +46,7 @@ impl Deciding<'_> {
         for path in &others.unreadable {
             self.remarks.push(format!("the claim {} cannot be read and is ignored", path.display()));
         }
-        let claims: Vec<Claim> = others.records.iter().map(Record::claim).collect();
-        let wishes = Wishes { mode: self.config.mode.clone(), rules: self.rules, claims };
+        let wishes = Wishes { mode: self.config.mode.clone(), rules: self.rules, claims: others.claims() };
         let refused = |source| StartError::Plan { placement: self.config.to_string(), source };
         let plan = placement::plan(&host, &guest, &wishes).map_err(refused)?;
         let places: Vec<HostCpu> = plan.places.iter().map(|place| place.decision.to).collect();

@@ -6,7 +6,7 @@
 
 use std::time::Instant;
 
-use policy::placement::{Balancer, Claim, Config, Decision, FULL, Mode, Rule, Rules, Snapshot};
+use policy::placement::{Balancer, Config, Decision, FULL, Mode, Rule, Rules, Snapshot};
 use policy::time::Nanos;
 use topology::cpu_set::CpuSet;
 use topology::id::HostCpu;
@@ -23,7 +23,7 @@ use super::runqueues::Runqueues;
 use super::site::Site;
 use crate::config::PlacementConfig;
 use crate::host::output::tell;
-use crate::host::registry::{Others, Record, Registry};
+use crate::host::registry::Registry;
 use crate::host::{affinity, sysfs};
 
 /// From this part of its time on a vCPU counts as waiting.
@@ -165,7 +165,7 @@ impl Mover {
         // Two machines that look at the same time must not move to one CPU: until the new claim stands, it is this one's turn.
         let registry = self.registry.clone().filter(|_| !moves.is_empty());
         let turn = registry.as_ref().and_then(|registry| registry.turn().ok());
-        let overtaken = turn.as_ref().is_some_and(|turn| claims(&turn.look()) != self.site.claims);
+        let overtaken = turn.as_ref().is_some_and(|turn| turn.look().claims() != self.site.claims);
         let moves = if overtaken { Vec::new() } else { moves };
         let changed = self.pairs_done(&moves, now) || changed;
         if changed || !moves.is_empty() {
@@ -189,7 +189,7 @@ impl Mover {
 
     /// Takes note of what changed outside: whether anything did.
     fn notice(&mut self) -> bool {
-        let found = self.registry.as_ref().map(|registry| claims(&registry.look()));
+        let found = self.registry.as_ref().map(|registry| registry.look().claims());
         let claimed = found.filter(|found| *found != self.site.claims);
         let signature = signature();
         let mut moved = false;
@@ -300,11 +300,6 @@ impl Mover {
             }
         }
     }
-}
-
-/// The claims of others, as placement takes them.
-fn claims(others: &Others) -> Vec<Claim> {
-    others.records.iter().map(Record::claim).collect()
 }
 
 /// Lets the calling thread see what the process may use: all that its cpuset allows, unless the process was confined to
